@@ -1,0 +1,112 @@
+package keys
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/tenants"
+)
+
+// ID names a record: the first 128 bits of HMAC-SHA-256 under the tenant's
+// secret over its identity. The same identity gives the same id every time;
+// the id tells nobody the key.
+type ID [16]byte
+
+// LeaseToken proves the right of one attempt to complete its record. It is
+// made from the fence and stored nowhere.
+type LeaseToken string
+
+const (
+	idDomain     = "onceward-id-1"
+	leaseDomain  = "onceward-lease-1"
+	leaseMACSize = 16
+)
+
+// String is the id as it stands in an address: 22 characters of base64url.
+func (id ID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// ParseID reads the text form; ok is false for a text that no id has, which is
+// answered like an id of no record.
+func ParseID(text string) (id ID, ok bool) {
+	if len(text) != base64.RawURLEncoding.EncodedLen(len(id)) {
+		return ID{}, false
+	}
+	n, err := base64.RawURLEncoding.Strict().Decode(id[:], []byte(text))
+	return id, err == nil && n == len(id)
+}
+
+// identity is what a record stands for. operation is not part of it under
+// tenants.KeyScopeNamespace.
+type identity struct {
+	namespace auth.NamespaceID
+	scope     tenants.KeyScope
+	caller    string
+	operation string
+	key       string
+}
+
+// id derives the record's id. Each part is preceded by its length as an
+// unsigned 64-bit big-endian number, so no two identities run together.
+func (i identity) id(secret [32]byte) ID {
+	var sum [sha256.Size]byte
+	if i.scope == tenants.KeyScopeOperation {
+		sum = keyed(secret, idDomain, i.namespace[:], []byte(i.caller), []byte(i.scope), []byte(i.operation), []byte(i.key))
+	} else {
+		sum = keyed(secret, idDomain, i.namespace[:], []byte(i.caller), []byte(i.scope), []byte(i.key))
+	}
+	return ID(sum[:16])
+}
+
+// keyed is HMAC-SHA-256 under the tenant's secret over the domain and the
+// fields, each preceded by its length. Whatever is stored about a request or
+// a response goes through it, so that a dump of the database tells nobody
+// what was sent.
+func keyed(secret [32]byte, domain string, fields ...[]byte) [sha256.Size]byte {
+	mac := hmac.New(sha256.New, secret[:])
+	writeField(mac, []byte(domain))
+	for _, f := range fields {
+		writeField(mac, f)
+	}
+	return [sha256.Size]byte(mac.Sum(nil))
+}
+
+func writeField(h hash.Hash, field []byte) {
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(field)))
+	_, _ = h.Write(length[:]) // a hash never returns an error (package hash)
+	_, _ = h.Write(field)
+}
+
+// leaseToken makes the token of the attempt with that fence: base64url of the
+// fence and the first 16 bytes of an HMAC over id and fence.
+func leaseToken(secret [32]byte, id ID, fence int64) LeaseToken {
+	var raw [8 + leaseMACSize]byte
+	binary.BigEndian.PutUint64(raw[:8], uint64(fence)) //nolint:gosec // a fence is never negative: microseconds since 1970
+	copy(raw[8:], leaseMAC(secret, id, fence))
+	return LeaseToken(base64.RawURLEncoding.EncodeToString(raw[:]))
+}
+
+// fenceOf returns the fence that the token proves; ok is false where the token
+// was never issued for this id. The comparison takes constant time.
+func (t LeaseToken) fenceOf(secret [32]byte, id ID) (fence int64, ok bool) {
+	var raw [8 + leaseMACSize]byte
+	if len(t) != base64.RawURLEncoding.EncodedLen(len(raw)) {
+		return 0, false
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(t)); err != nil {
+		return 0, false
+	}
+	fence = int64(binary.BigEndian.Uint64(raw[:8])) //nolint:gosec // the MAC refuses what was never a fence
+	return fence, hmac.Equal(raw[8:], leaseMAC(secret, id, fence))
+}
+
+func leaseMAC(secret [32]byte, id ID, fence int64) []byte {
+	var number [8]byte
+	binary.BigEndian.PutUint64(number[:], uint64(fence)) //nolint:gosec // as in leaseToken
+	sum := keyed(secret, leaseDomain, id[:], number[:])
+	return sum[:leaseMACSize]
+}

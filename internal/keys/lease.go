@@ -1,0 +1,191 @@
+package keys
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/problem"
+	"github.com/onceward/onceward/internal/tenants"
+)
+
+// held is a record together with the fence that its caller's token proves.
+type held struct {
+	ref
+	fence    int64
+	by       auth.Caller
+	snapshot *tenants.Snapshot
+}
+
+// Renew makes the lease end leaseSeconds from now (nil: the policy's), also
+// where it has lapsed or the record is unknown, as long as nobody else has
+// acquired it. Kinds: invalid_request, not_found, lease_lost,
+// already_completed, unavailable, internal.
+func (s *Service) Renew(ctx context.Context, caller auth.Caller, id, token string, leaseSeconds *int64) (Lease, error) {
+	v := newValidation()
+	seconds := v.seconds("/lease_seconds", leaseSeconds, 1, MaxLeaseSeconds, 0)
+	if err := v.problem(); err != nil {
+		return Lease{}, err
+	}
+	h, err := s.holdFor(ctx, caller, id, token)
+	if err != nil {
+		return Lease{}, err
+	}
+	if leaseSeconds == nil {
+		policy, err := s.policyOf(ctx, h)
+		if err != nil {
+			return Lease{}, err
+		}
+		seconds = int(policy.Lease.Seconds())
+	}
+	var after renewed
+	err = s.change(ctx, h, refusals{open: errLeaseLost}, func() (changed bool, err error) {
+		after, changed, err = s.store.renew(ctx, h, seconds)
+		return changed, err
+	})
+	r := row{fence: h.fence, leaseExpiresAt: after.leaseExpiresAt, hold: after.hold}
+	return r.lease(h.snapshot.Secret, h.id), err
+}
+
+// Release says that the work did not happen and may be tried again at once.
+// A record that is already open stays as it is. Kinds as for Renew.
+func (s *Service) Release(ctx context.Context, caller auth.Caller, id, token string) error {
+	h, err := s.holdFor(ctx, caller, id, token)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, h, refusals{open: func() error { return nil }}, func() (bool, error) { return s.store.release(ctx, h) })
+}
+
+// DeclareUnknown says that the outcome is not known and ends the lease: the
+// record holds, whatever its policy. Kinds as for Renew.
+func (s *Service) DeclareUnknown(ctx context.Context, caller auth.Caller, id, token string) error {
+	h, err := s.holdFor(ctx, caller, id, token)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, h, refusals{open: errLeaseLost}, func() (bool, error) { return s.store.declareUnknown(ctx, h) })
+}
+
+// SetRecoveryPoint remembers how far this attempt came, for the one that takes
+// over. data is kept as sent. Kinds as for Renew.
+func (s *Service) SetRecoveryPoint(ctx context.Context, caller auth.Caller, id, token string, name *string, data jsontext.Value) error {
+	v := newValidation()
+	if n := len(text(name)); n < 1 || n > MaxRecoveryNameBytes || !printableASCII(text(name)) {
+		v.fail("/name", "is required: 1 to %d printable ASCII characters", MaxRecoveryNameBytes)
+	}
+	if len(data) == 0 {
+		v.fail("/data", "is required: any JSON value, null included")
+	}
+	if len(data) > MaxRecoveryDataBytes {
+		v.fail("/data", "has %d bytes; at most %d", len(data), MaxRecoveryDataBytes)
+	}
+	if err := v.problem(); err != nil {
+		return err
+	}
+	h, err := s.holdFor(ctx, caller, id, token)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, h, refusals{open: errLeaseLost}, func() (bool, error) { return s.store.setRecoveryPoint(ctx, h, *name, data) })
+}
+
+// holdFor is hold under a snapshot of its own.
+func (s *Service) holdFor(ctx context.Context, caller auth.Caller, id, token string) (held, error) {
+	snapshot, err := s.tenants.Snapshot(ctx, caller.Tenant, caller.Namespace)
+	if err != nil {
+		return held{}, err
+	}
+	return s.hold(ctx, caller, snapshot, id, LeaseToken(token))
+}
+
+// hold reads id and token. A token that was never issued for the id is
+// lease_lost where the record exists and not_found where it does not.
+func (s *Service) hold(ctx context.Context, caller auth.Caller, snapshot *tenants.Snapshot, idText string, token LeaseToken) (held, error) {
+	id, ok := ParseID(idText)
+	if !ok {
+		return held{}, errNotFound()
+	}
+	h := held{ref: ref{tenant: caller.Tenant, namespace: caller.Namespace, id: id}, by: caller, snapshot: snapshot}
+	if h.fence, ok = token.fenceOf(snapshot.Secret, id); ok {
+		return h, nil
+	}
+	if _, err := s.look(ctx, h.ref); err != nil {
+		return held{}, err
+	}
+	return held{}, errLeaseLost()
+}
+
+// look reads a record that must exist: not_found where it is absent, expired,
+// or another namespace's or tenant's.
+func (s *Service) look(ctx context.Context, at ref) (*row, error) {
+	r, err := s.store.read(ctx, at)
+	if err != nil {
+		return nil, translate(err)
+	}
+	if r == nil || r.expired() {
+		return nil, errNotFound()
+	}
+	return r, nil
+}
+
+// policyOf is the policy of the record's operation. Only where the tenant has
+// policies per operation does the operation have to be read.
+func (s *Service) policyOf(ctx context.Context, h held) (tenants.Policy, error) {
+	if !h.snapshot.PerOperation() {
+		return h.snapshot.Policy(h.namespace, ""), nil
+	}
+	r, err := s.look(ctx, h.ref)
+	if err != nil {
+		return tenants.Policy{}, err
+	}
+	return h.snapshot.Policy(h.namespace, r.operation), nil
+}
+
+// refusals says what a lease call by the current token answers where the
+// record is open; everywhere else all lease calls answer alike.
+type refusals struct{ open func() error }
+
+// change runs a guarded statement of the lease. Where it changes no row, the
+// row says why: the table of the wire contract, section 4.
+func (s *Service) change(ctx context.Context, h held, refuse refusals, write func() (changed bool, err error)) error {
+	for range maxRounds {
+		var changed bool
+		err := s.repeat(ctx, func() (err error) {
+			changed, err = write()
+			return err
+		})
+		if err != nil {
+			return translate(err)
+		}
+		if changed {
+			s.waits.wake(h.ref)
+			return nil
+		}
+		r, err := s.look(ctx, h.ref)
+		switch {
+		case err != nil:
+			return err
+		case r.fence != h.fence:
+			return errLeaseLost()
+		case r.state == storedCompleted:
+			return errAlreadyCompleted()
+		case r.state == storedOpen:
+			return refuse.open()
+		}
+	}
+	return errStorm()
+}
+
+// errNotFound is the one answer for every record that the caller cannot see.
+func errNotFound() error {
+	return problem.New(problem.NotFound, "There is no such record for this credential: it never existed, its retention has ended, or it belongs elsewhere.")
+}
+
+// renewed is what a renewal returns.
+type renewed struct {
+	leaseExpiresAt time.Time
+	hold           bool
+}

@@ -1,0 +1,197 @@
+package keys
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/onceward/onceward/internal/auth"
+)
+
+const sqlInsert = `
+insert into idempotency_keys
+    (tenant_id, id, namespace_id, fence, policy_version, created_at, acquired_at,
+     lease_expires_at, expires_at, attempt, lease_seconds, retention_seconds, state, hold,
+     fingerprint, fingerprint_parts, owner_digest, credential_id, caller, operation, key,
+     ignore_pointers, trace_id, metadata)
+select u.tenant_id, u.id, u.namespace_id, ` + fenceNow + `, u.policy_version, now(), now(),
+    now() + make_interval(secs => u.lease_seconds),
+    case when u.hold then 'infinity' else now() + make_interval(secs => u.lease_seconds + u.retention_seconds) end,
+    1, u.lease_seconds, u.retention_seconds, 1, u.hold,
+    u.fingerprint, u.fingerprint_parts, u.owner_digest, u.credential_id, u.caller, u.operation, u.key,
+    u.ignore_pointers, u.trace_id, u.metadata::jsonb
+from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::integer[], $6::integer[], $7::boolean[],
+        $8::bytea[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::text[],
+        $15::text[], $16::text[], $17::text[])
+    with ordinality as u(tenant_id, id, namespace_id, policy_version, lease_seconds, retention_seconds, hold,
+        fingerprint, fingerprint_parts, owner_digest, credential_id, caller, operation, key,
+        ignore_pointers, trace_id, metadata, place)
+order by u.place
+on conflict (tenant_id, id) do nothing
+returning tenant_id, id, fence, created_at, lease_expires_at, expires_at`
+
+const sqlReadLosers = `
+select u.place, ` + rowColumns + `
+from unnest($2::uuid[], $3::uuid[]) with ordinality as u(tenant_id, id, place)
+join idempotency_keys k on k.tenant_id = u.tenant_id and k.id = u.id
+where k.acquired_at <> now()` // what this very transaction has made is no loser
+
+// inserted is what the database chose for a record that did not exist.
+type inserted struct {
+	fence          int64
+	createdAt      time.Time
+	leaseExpiresAt time.Time
+	expiresAt      time.Time // zero: infinity
+}
+
+// found is what a round of begins met, by the place of the entry: a record
+// that it made, or the row that stood there. Both nil: the row went away
+// between the two statements; the round is to be repeated.
+type found struct {
+	inserted *inserted
+	row      *row
+}
+
+// insertOrRead makes the records of entries that do not exist and reads those
+// that do, in one transaction. Entries must be sorted by tenant and id
+// (unsorted batches deadlock each other) and name each record once.
+func (s *store) insertOrRead(ctx context.Context, entries []*entry) ([]found, error) {
+	result := make([]found, len(entries))
+	columns := columnsOf(entries)
+	batch := &pgx.Batch{}
+	batch.Queue(sqlInsert, columns.arguments()...).Query(func(rows pgx.Rows) error {
+		return scanInserted(rows, entries, result)
+	})
+	batch.Queue(sqlReadLosers, inlineBodyBytes, columns.tenants, columns.ids).Query(func(rows pgx.Rows) error {
+		_, err := pgx.CollectRows(rows, func(cr pgx.CollectableRow) (struct{}, error) {
+			var place int
+			r, err := scanRow(cr, &place)
+			if err == nil {
+				result[place-1].row = r
+			}
+			return struct{}{}, err
+		})
+		return err
+	})
+	return result, s.send(ctx, batch)
+}
+
+// scanInserted notes what was made. Rows come back in the order of the
+// entries, less those that met a row.
+func scanInserted(rows pgx.Rows, entries []*entry, result []found) error {
+	var (
+		tenant  auth.TenantID
+		id      ID
+		in      inserted
+		expires pgtype.Timestamptz
+		next    int
+	)
+	_, err := pgx.ForEachRow(rows, []any{&tenant, &id, &in.fence, &in.createdAt, &in.leaseExpiresAt, &expires}, func() error {
+		for entries[next].tenant != tenant || entries[next].id != id {
+			next++
+		}
+		made := in
+		made.expiresAt = finite(expires)
+		result[next].inserted = &made
+		return nil
+	})
+	return err
+}
+
+// columns are the entries turned into arrays, one per column of sqlInsert.
+type columns struct {
+	tenants        []auth.TenantID
+	ids            []ID
+	namespaces     []auth.NamespaceID
+	policyVersions []int64
+	leases         []int32
+	retentions     []int32
+	holds          []bool
+	prints         [][]byte
+	parts          [][]byte
+	owners         [][]byte
+	credentials    []string
+	callers        []string
+	operations     []string
+	keys           []string
+	pointers       []*string
+	traceIDs       []*string
+	metadata       []*string
+}
+
+func columnsOf(entries []*entry) *columns {
+	c := &columns{}
+	for _, e := range entries {
+		c.tenants = append(c.tenants, e.tenant)
+		c.ids = append(c.ids, e.id)
+		c.namespaces = append(c.namespaces, e.namespace)
+		c.policyVersions = append(c.policyVersions, e.snapshot.PolicyVersion)
+		c.leases = append(c.leases, int32(e.leaseSeconds))
+		c.retentions = append(c.retentions, int32(e.retentionSeconds))
+		c.holds = append(c.holds, e.hold)
+		c.prints = append(c.prints, e.print.sum[:])
+		c.parts = append(c.parts, e.print.parts)
+		c.owners = append(c.owners, e.ownerDigest[:])
+		c.credentials = append(c.credentials, string(e.by.Credential))
+		c.callers = append(c.callers, e.caller)
+		c.operations = append(c.operations, e.operation)
+		c.keys = append(c.keys, e.key)
+		c.pointers = append(c.pointers, nullText(e.print.pointers))
+		c.traceIDs = append(c.traceIDs, nullText(e.by.TraceID))
+		c.metadata = append(c.metadata, nullText(string(e.metadata)))
+	}
+	return c
+}
+
+func (c *columns) arguments() []any {
+	return []any{
+		c.tenants, c.ids, c.namespaces, c.policyVersions, c.leases, c.retentions, c.holds,
+		c.prints, c.parts, c.owners, c.credentials, c.callers, c.operations, c.keys,
+		c.pointers, c.traceIDs, c.metadata,
+	}
+}
+
+// bodyRef asks for the body of a completed record that was seen with that fence.
+type bodyRef struct {
+	place int
+	ref
+	fence int64
+}
+
+const sqlReadBodies = `
+select u.place, k.body
+from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[]) with ordinality as u(tenant_id, id, namespace_id, fence, place)
+join idempotency_keys k on k.tenant_id = u.tenant_id and k.id = u.id
+where k.namespace_id = u.namespace_id and k.fence = u.fence and k.state = 3`
+
+// readBodies returns the body of each, nil where the record is no longer the
+// one that was seen. The caller bounds how much it asks for at a time.
+func (s *store) readBodies(ctx context.Context, refs []bodyRef) ([][]byte, error) {
+	var (
+		tenants    []auth.TenantID
+		ids        []ID
+		namespaces []auth.NamespaceID
+		fences     []int64
+	)
+	for _, r := range refs {
+		tenants = append(tenants, r.tenant)
+		ids = append(ids, r.id)
+		namespaces = append(namespaces, r.namespace)
+		fences = append(fences, r.fence)
+	}
+	rows, err := s.pool.Query(ctx, sqlReadBodies, tenants, ids, namespaces, fences)
+	if err != nil {
+		return nil, err
+	}
+	bodies := make([][]byte, len(refs))
+	var place int
+	var body []byte
+	_, err = pgx.ForEachRow(rows, []any{&place, &body}, func() error {
+		bodies[place-1] = bytes.Clone(body)
+		return nil
+	})
+	return bodies, err
+}
