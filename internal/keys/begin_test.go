@@ -206,8 +206,13 @@ func TestAUsedTokenIsNotResumed(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	for name, use := range map[string]func(id, token string) error{
-		"renew":          func(id, token string) error { _, err := h.service.Renew(t.Context(), h.caller, id, token, nil); return err },
-		"recovery point": func(id, token string) error { return h.service.SetRecoveryPoint(t.Context(), h.caller, id, token, new("charged"), []byte("1")) },
+		"renew": func(id, token string) error {
+			_, err := h.service.Renew(t.Context(), h.caller, id, token, nil)
+			return err
+		},
+		"recovery point": func(id, token string) error {
+			return h.service.SetRecoveryPoint(t.Context(), h.caller, id, token, new("charged"), []byte("1"))
+		},
 	} {
 		req := charge()
 		a := h.acquire(h.caller, req)
@@ -385,11 +390,15 @@ func TestCallersNamespacesAndTenantsNeverMeet(t *testing.T) {
 	h.complete(h.caller, mine, created)
 	// B003: the same key of another tenant, namespace or caller is another record.
 	for name, begin := range map[string]func() Acquired{
-		"tenant":            func() Acquired { return h.acquire(stranger, req) },
-		"tenant, wide":      func() Acquired { return h.acquire(strangerWide, req) },
-		"namespace":         func() Acquired { return h.acquire(h.wide, req) },
-		"caller":            func() Acquired { return h.acquire(h.caller, with(req, func(r *BeginRequest) { r.Caller = new("cus_1") })) },
-		"caller, same text": func() Acquired { return h.acquire(h.caller, with(req, func(r *BeginRequest) { r.Caller = new("cus_2") })) },
+		"tenant":       func() Acquired { return h.acquire(stranger, req) },
+		"tenant, wide": func() Acquired { return h.acquire(strangerWide, req) },
+		"namespace":    func() Acquired { return h.acquire(h.wide, req) },
+		"caller": func() Acquired {
+			return h.acquire(h.caller, with(req, func(r *BeginRequest) { r.Caller = new("cus_1") }))
+		},
+		"caller, same text": func() Acquired {
+			return h.acquire(h.caller, with(req, func(r *BeginRequest) { r.Caller = new("cus_2") }))
+		},
 	} {
 		if other := begin(); other.ID == mine.ID || other.Attempt != 1 {
 			t.Errorf("another %s met the record: %+v", name, other)

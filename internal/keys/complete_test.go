@@ -153,7 +153,9 @@ func TestTheSameCompletionAgainAnswersTheSame(t *testing.T) {
 	response := Response{Status: 200, Headers: []Header{{"Set-Cookie", "a=b"}, {"X", " v "}, {"Date", "now"}, {"X", "v"}}, Body: nil}
 	first := h.complete(h.caller, a, response)
 	// The answer is worked out from what was stored: a later policy changes nothing.
-	h.policy("", func(o *tenants.Override) { o.StripHeaders, o.StoreErrors = &[]string{"x"}, new(tenants.StoreErrorsNone) })
+	h.policy("", func(o *tenants.Override) {
+		o.StripHeaders, o.StoreErrors = &[]string{"x"}, new(tenants.StoreErrorsNone)
+	})
 	same := response
 	same.Body = []byte{}
 	same.Headers = []Header{{"Set-Cookie", "a=b"}, {"X", "v"}, {"Date", "now"}, {"X", "v"}}

@@ -20,10 +20,12 @@ func (h *house) leaseCalls() map[string]func(id, token string) error {
 			_, err := h.service.Complete(ctx, h.caller, CompleteRequest{id, token, created})
 			return err
 		},
-		"renew":          func(id, token string) error { _, err := h.service.Renew(ctx, h.caller, id, token, nil); return err },
-		"release":        func(id, token string) error { return h.service.Release(ctx, h.caller, id, token) },
-		"unknown":        func(id, token string) error { return h.service.DeclareUnknown(ctx, h.caller, id, token) },
-		"recovery point": func(id, token string) error { return h.service.SetRecoveryPoint(ctx, h.caller, id, token, new("p"), []byte("1")) },
+		"renew":   func(id, token string) error { _, err := h.service.Renew(ctx, h.caller, id, token, nil); return err },
+		"release": func(id, token string) error { return h.service.Release(ctx, h.caller, id, token) },
+		"unknown": func(id, token string) error { return h.service.DeclareUnknown(ctx, h.caller, id, token) },
+		"recovery point": func(id, token string) error {
+			return h.service.SetRecoveryPoint(ctx, h.caller, id, token, new("p"), []byte("1"))
+		},
 	}
 }
 
@@ -316,4 +318,3 @@ func TestRecoveryPointLimits(t *testing.T) {
 	}
 	wantKind(t, h.service.SetRecoveryPoint(t.Context(), h.caller, a.ID.String(), string(a.Lease.Token), long(1), nil), problem.InvalidRequest)
 }
-

@@ -237,7 +237,9 @@ func (p *play) request(payloadNumber, owner int, hold bool) BeginRequest {
 	return req
 }
 
-func (p *play) operation() string { return fmt.Sprintf("op releases=%v lenient=%v", p.releases, p.lenient) }
+func (p *play) operation() string {
+	return fmt.Sprintf("op releases=%v lenient=%v", p.releases, p.lenient)
+}
 
 func (p *play) begin(t *rapid.T) (got, want string) {
 	payloadNumber, owner, hold := rapid.IntRange(0, 1).Draw(t, "payload"), rapid.IntRange(0, 2).Draw(t, "owner"), rapid.Bool().Draw(t, "hold")

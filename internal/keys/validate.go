@@ -2,7 +2,9 @@ package keys
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -184,7 +186,8 @@ func (v *validation) metadata(metadata map[string]string) {
 		v.fail("/metadata", "has %d pairs; at most %d", len(metadata), MaxMetadataPairs)
 		return
 	}
-	for name, value := range metadata {
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		value := metadata[name]
 		if !metadataNameForm.MatchString(name) {
 			v.fail("/metadata", "every name must be 1 to 40 characters of A-Z a-z 0-9 _ . -")
 			continue
