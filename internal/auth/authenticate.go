@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceward/onceward/internal/freshcache"
+	"github.com/onceward/onceward/internal/problem"
+)
+
+const (
+	// trust and loadTimeout keep the promise that a revocation, a suspension or
+	// an expiry is seen within 5 s: a copy is at most trust old when it is
+	// used, and nobody waits for a read that began longer ago.
+	trust       = 4 * time.Second
+	loadTimeout = 3 * time.Second
+
+	// About 300 bytes each.
+	maxKnownCredentials   = 50_000
+	maxUnknownCredentials = 10_000
+)
+
+// Authenticator turns a bearer token into a Caller. It is safe for use by many
+// goroutines.
+type Authenticator struct {
+	credentials *freshcache.Cache[CredentialID, knownCredential]
+	nowFunc     func() time.Time
+}
+
+// knownCredential is a row as it was read, with its end on the process clock.
+type knownCredential struct {
+	caller Caller
+	digest [sha256.Size]byte
+	// refused is set where the key was revoked, or its tenant is being deleted.
+	refused bool
+	// endsAt has a monotonic reading; a life that outlasts the copy ends later
+	// than the copy is used.
+	endsAt time.Time
+}
+
+// NewAuthenticator makes one that reads from pool.
+func NewAuthenticator(pool *pgxpool.Pool) (*Authenticator, error) {
+	return newAuthenticator(&store{db: pool}, time.Now)
+}
+
+func newAuthenticator(rows *store, nowFunc func() time.Time) (*Authenticator, error) {
+	a := &Authenticator{nowFunc: nowFunc}
+	cache, err := freshcache.New(freshcache.Config[CredentialID, knownCredential]{
+		LoadFunc: func(ctx context.Context, id CredentialID) (knownCredential, bool, error) {
+			// The time left is counted from before the question: a key may end
+			// a round trip early, never late.
+			askedAt := nowFunc()
+			row, found, err := rows.Lookup(ctx, id)
+			if err != nil || !found {
+				return knownCredential{}, false, err
+			}
+			return row.known(id, askedAt), true, nil
+		},
+		Trust:       trust,
+		LoadTimeout: loadTimeout,
+		MaxPresent:  maxKnownCredentials,
+		MaxAbsent:   maxUnknownCredentials,
+		NowFunc:     nowFunc,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.credentials = cache
+	return a, nil
+}
+
+// Authenticate returns who presents token, an API key. A suspended tenant's
+// caller is returned with Suspended set: which calls go on is the route's
+// affair.
+//
+// The error is problem.Unauthenticated, the same for a text that is no key, an
+// unknown id, a wrong secret, a revoked or expired key and a tenant that is
+// being deleted; or problem.KindUnavailable where the database could not be
+// asked. Text that is no key costs no question to the database. An unknown id
+// and a wrong secret cost the same.
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (Caller, error) {
+	key, err := ParseKey(token)
+	if err != nil {
+		return Caller{}, unauthenticated()
+	}
+	digest := key.digest()
+	known, found, err := a.credentials.Get(ctx, key.ID())
+	if err != nil {
+		return Caller{}, problem.Unavailable(err)
+	}
+	// Every test is made for every key: where there is no row, against zeros.
+	same := subtle.ConstantTimeCompare(digest[:], known.digest[:]) == 1
+	lives := a.nowFunc().Before(known.endsAt)
+	if !found || !same || !lives || known.refused {
+		return Caller{}, unauthenticated()
+	}
+	return known.caller, nil
+}
+
+// Forget drops what is known of the credential in this process, so that the
+// next call with it asks the database. Other processes notice a change within
+// 5 s.
+func (a *Authenticator) Forget(id CredentialID) { a.credentials.Forget(id) }
+
+// unauthenticated is the one answer to every key that is not good.
+func unauthenticated() error {
+	return problem.New(problem.Unauthenticated, "Send the header Authorization: Bearer with a valid API key of your tenant. A key that is mistyped, unknown, expired or revoked gets this same answer.")
+}
