@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+// config is what the environment says. The help of each field, its meaning and
+// what zero does, is what `api help` prints; an empty variable counts as one
+// that is not set.
+type config struct {
+	DatabaseURL string `env:"ONCEWARD_DATABASE_URL" help:"PostgreSQL 15 or newer, as postgres://user:password@host:port/database; required"`
+	DBMaxConns  count  `env:"ONCEWARD_DB_MAX_CONNS" envDefault:"0" help:"most database connections of this process; 0 leaves it to pool_max_conns in the URL, else to the larger of 4 and the number of CPUs"`
+
+	ListenAddr    listenAddr `env:"ONCEWARD_LISTEN_ADDR" envDefault:"127.0.0.1:8080" help:"host:port of the public API; port 0 takes a free one"`
+	OpsListenAddr listenAddr `env:"ONCEWARD_OPS_LISTEN_ADDR" envDefault:"127.0.0.1:8081" help:"host:port of the operator's listener (/metrics, /readyz with reasons), which no customer may reach; port 0 takes a free one"`
+	PublicURL     publicURL  `env:"ONCEWARD_PUBLIC_URL" help:"address under which callers reach the public API, such as https://api.example.com: the type of every problem begins with it; unset is http:// and the public listener's own address"`
+	AddrFile      string     `env:"ONCEWARD_ADDR_FILE" help:"file to which the real addresses are written as {\"url\", \"ops_url\"} once both listeners answer, and which is removed at the end; unset writes none"`
+
+	OperatorToken     tokens `env:"ONCEWARD_OPERATOR_TOKEN" help:"tokens of the operator, comma separated, 32 to 512 characters each: two are valid while one replaces the other; unset lets no operator in"`
+	OperatorTokenFile tokens `env:"ONCEWARD_OPERATOR_TOKEN_FILE,file" help:"file to read them from instead, such as a mounted secret"`
+
+	LogLevel        logLevel `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
+	ShutdownTimeout duration `env:"ONCEWARD_SHUTDOWN_TIMEOUT" envDefault:"8s" help:"how long running requests are given after SIGTERM or SIGINT before they are cut off; 1s to 5m"`
+}
+
+// loadConfig reads the variables of environ (KEY=value). Its error has one
+// sentence for each thing wrong, and never a value that may be secret.
+func loadConfig(environ []string) (config, error) {
+	set := env.ToMap(environ)
+	for name, value := range set {
+		if strings.TrimSpace(value) == "" {
+			delete(set, name)
+		}
+	}
+	var cfg config
+	errs := sentences(env.ParseWithOptions(&cfg, env.Options{Environment: set}))
+	if cfg.DatabaseURL == "" {
+		errs = append(errs, errors.New("ONCEWARD_DATABASE_URL is not set: name the database, for example postgres://user@host:5432/onceward"))
+	}
+	if len(cfg.OperatorToken) > 0 && len(cfg.OperatorTokenFile) > 0 {
+		errs = append(errs, errors.New("ONCEWARD_OPERATOR_TOKEN and ONCEWARD_OPERATOR_TOKEN_FILE are both set: keep one"))
+	}
+	cfg.OperatorToken = append(cfg.OperatorToken, cfg.OperatorTokenFile...)
+	cfg.OperatorTokenFile = nil
+	return cfg, errors.Join(errs...)
+}
+
+// sentences says what the library found in terms of variables instead of fields.
+func sentences(err error) []error {
+	if err == nil {
+		return nil
+	}
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
+		return []error{err}
+	}
+	var list []error
+	for _, e := range all.Errors {
+		if parse, ok := errors.AsType[env.ParseError](e); ok {
+			e = fmt.Errorf("%s %w", variable(parse.Name), parse.Err)
+		} else if file, ok := errors.AsType[env.LoadFileContentError](e); ok {
+			e = fmt.Errorf("%s names a file that cannot be read: %w", file.Key, file.Err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+func variable(field string) string {
+	f, _ := reflect.TypeFor[config]().FieldByName(field)
+	name, _, _ := strings.Cut(f.Tag.Get("env"), ",")
+	return name
+}
+
+const usage = `Onceward's API: answers begins and completions from one PostgreSQL.
+
+Usage:
+  api           serve until SIGTERM or SIGINT
+  api migrate   bring the database's schema up to date, and end
+  api help      show this
+
+Environment:
+`
+
+func printHelp(w io.Writer) error {
+	if _, err := io.WriteString(w, usage); err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for field := range reflect.TypeFor[config]().Fields() {
+		byDefault := field.Tag.Get("envDefault")
+		if byDefault == "" {
+			byDefault = "-"
+		}
+		if _, err := fmt.Fprintf(table, "  %s\t%s\t%s\n", variable(field.Name), byDefault, field.Tag.Get("help")); err != nil {
+			return err
+		}
+	}
+	return table.Flush()
+}
+
+// seconds is for what takes a time.Duration.
+func (d duration) time() time.Duration { return time.Duration(d) }
+
+// level is for what takes a slog.Level.
+func (l logLevel) slog() slog.Level { return slog.Level(l) }

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const databaseURL = "ONCEWARD_DATABASE_URL=postgres://u:hunter2@db/onceward"
+
+func TestWithTheDatabaseAloneAllElseHasItsDefault(t *testing.T) {
+	t.Parallel()
+	got, err := loadConfig([]string{databaseURL, "ONCEWARD_LISTEN_ADDR=", "ONCEWARD_LOG_LEVEL= ", "PATH=/bin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		DatabaseURL:     "postgres://u:hunter2@db/onceward",
+		ListenAddr:      "127.0.0.1:8080",
+		OpsListenAddr:   "127.0.0.1:8081",
+		LogLevel:        logLevel(slog.LevelInfo),
+		ShutdownTimeout: duration(8 * time.Second),
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
+func TestEveryVariableIsRead(t *testing.T) {
+	t.Parallel()
+	token := strings.Repeat("t", shortestToken)
+	got, err := loadConfig([]string{
+		databaseURL,
+		"ONCEWARD_DB_MAX_CONNS=10000",
+		"ONCEWARD_LISTEN_ADDR=:0",
+		"ONCEWARD_OPS_LISTEN_ADDR=[::1]:65535",
+		"ONCEWARD_PUBLIC_URL=https://api.example.com/onceward/",
+		"ONCEWARD_ADDR_FILE=/run/addr.json",
+		"ONCEWARD_OPERATOR_TOKEN=" + token + ", " + strings.Repeat("~", longestToken),
+		"ONCEWARD_LOG_LEVEL=WARN",
+		"ONCEWARD_SHUTDOWN_TIMEOUT=5m",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{
+		DatabaseURL:     "postgres://u:hunter2@db/onceward",
+		DBMaxConns:      10000,
+		ListenAddr:      ":0",
+		OpsListenAddr:   "[::1]:65535",
+		PublicURL:       "https://api.example.com/onceward",
+		AddrFile:        "/run/addr.json",
+		OperatorToken:   tokens{token, strings.Repeat("~", longestToken)},
+		LogLevel:        logLevel(slog.LevelWarn),
+		ShutdownTimeout: duration(5 * time.Minute),
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
+func TestTheOperatorsTokensMayComeFromAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	first, second := strings.Repeat("a", shortestToken), strings.Repeat("b", shortestToken)
+	if err := os.WriteFile(path, []byte(first+",\n"+second+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadConfig([]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN_FILE=" + path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got.OperatorToken, tokens{first, second}); diff != "" || got.OperatorTokenFile != nil {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
+func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
+	t.Parallel()
+	token := strings.Repeat("t", shortestToken)
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, tt := range []struct {
+		environ []string
+		want    string // how the sentence begins
+	}{
+		{nil, "ONCEWARD_DATABASE_URL is not set: "},
+		{[]string{"ONCEWARD_DATABASE_URL= "}, "ONCEWARD_DATABASE_URL is not set: "},
+		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=-1"}, `ONCEWARD_DB_MAX_CONNS is "-1": `},
+		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=10001"}, `ONCEWARD_DB_MAX_CONNS is "10001": `},
+		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=many"}, `ONCEWARD_DB_MAX_CONNS is "many": `},
+		{[]string{databaseURL, "ONCEWARD_LISTEN_ADDR=8080"}, `ONCEWARD_LISTEN_ADDR is "8080": `},
+		{[]string{databaseURL, "ONCEWARD_LISTEN_ADDR=:65536"}, `ONCEWARD_LISTEN_ADDR is ":65536": `},
+		{[]string{databaseURL, "ONCEWARD_LISTEN_ADDR=:http"}, `ONCEWARD_LISTEN_ADDR is ":http": `},
+		{[]string{databaseURL, "ONCEWARD_OPS_LISTEN_ADDR=::1:80"}, `ONCEWARD_OPS_LISTEN_ADDR is "::1:80": `},
+		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=api.example.com"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=ftp://example.com"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://u:hunter2@example.com"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://example.com?"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://example.com#top"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_LOG_LEVEL=loud"}, `ONCEWARD_LOG_LEVEL is "loud": `},
+		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=8"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "8": `},
+		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=999ms"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "999ms": `},
+		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=5m1s"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "5m1s": `},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=hunter2"}, "ONCEWARD_OPERATOR_TOKEN holds a token that cannot be one: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + token + ",hunter2"}, "ONCEWARD_OPERATOR_TOKEN holds a token that cannot be one: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=hunter2 " + token}, "ONCEWARD_OPERATOR_TOKEN holds a token that cannot be one: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + strings.Repeat("t", longestToken+1)}, "ONCEWARD_OPERATOR_TOKEN holds a token that cannot be one: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + strings.Repeat(token+",", mostOperatorTokens) + token}, "ONCEWARD_OPERATOR_TOKEN holds 9 tokens: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN_FILE=" + missing}, "ONCEWARD_OPERATOR_TOKEN_FILE names a file that cannot be read: "},
+	} {
+		_, err := loadConfig(tt.environ)
+		switch {
+		case err == nil:
+			t.Errorf("%v: no error", tt.environ)
+		case !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("%v: got %q, want one sentence that begins %q", tt.environ, err, tt.want)
+		case strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("%v: %q shows a secret", tt.environ, err)
+		}
+	}
+}
+
+func TestEverythingWrongIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := loadConfig([]string{"ONCEWARD_DB_MAX_CONNS=x", "ONCEWARD_LOG_LEVEL=y"})
+	if got := strings.Split(fmt.Sprint(err), "\n"); len(got) != 3 {
+		t.Errorf("%d sentences, want 3: %q", len(got), got)
+	}
+}
+
+func TestTheOperatorsTokensHaveOneSource(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	token := strings.Repeat("t", shortestToken)
+	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := loadConfig([]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + token, "ONCEWARD_OPERATOR_TOKEN_FILE=" + path})
+	if err == nil || !strings.Contains(err.Error(), "both set") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTokensAreNotShown(t *testing.T) {
+	t.Parallel()
+	cfg := config{OperatorToken: tokens{"hunter2"}}
+	var logged bytes.Buffer
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("m", "tokens", cfg.OperatorToken)
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", cfg, cfg, cfg, cfg.OperatorToken), logged.String()} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("shown: %s", text)
+		}
+	}
+}
+
+func TestHelpShowsEveryVariableItsDefaultAndItsMeaning(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"help", "-h", "--help"} {
+		var out bytes.Buffer
+		if err := run(t.Context(), []string{command}, nil, &out, &out); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(out.String(), "\n")
+		for field := range reflect.TypeFor[config]().Fields() {
+			found := false
+			for _, line := range lines {
+				words := strings.Fields(line)
+				byDefault := field.Tag.Get("envDefault")
+				if byDefault == "" {
+					byDefault = "-"
+				}
+				help := field.Tag.Get("help")
+				found = found || len(words) > 2 && words[0] == variable(field.Name) && words[1] == byDefault && help != "" && strings.HasSuffix(line, help)
+			}
+			if !found {
+				t.Errorf("%s: no line for %s in\n%s", command, field.Name, out.String())
+			}
+		}
+	}
+}
+
+func TestACommandThatIsNotThereIsOneSentence(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"migrat"}, {"migrate", "now"}, {"--verbose"}, {"", " "}} {
+		err := run(t.Context(), args, nil, &bytes.Buffer{}, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), "api help") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

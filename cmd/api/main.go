@@ -1,0 +1,60 @@
+// Command api serves the public API and the operator's listener.
+//
+// It owns the environment, the signals and the wiring of one process, and
+// decides nothing else: what a call does is in internal/api and below.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/telemetry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal ends the process in good order; a second one at once.
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "api:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole process: it returns when ctx ends, or when it cannot go on.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("%q is one argument too many; api help shows what there is", args[1])
+	case command == "help" || command == "-h" || command == "-help" || command == "--help":
+		return printHelp(stdout)
+	case command != "" && command != "migrate":
+		return fmt.Errorf("there is no command %q; api help shows what there is", command)
+	}
+	cfg, err := loadConfig(environ)
+	if err != nil {
+		return err
+	}
+	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
+	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api"})
+	if err != nil && ctx.Err() != nil && command != "migrate" {
+		return nil // told to end before it had begun
+	}
+	if err != nil {
+		return err
+	}
+	defer closePool(pool, logger)
+	if command == "migrate" {
+		return postgres.Migrate(ctx, pool, logger)
+	}
+	return serve(ctx, cfg, pool, logger)
+}

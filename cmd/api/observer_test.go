@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/telemetry"
+)
+
+func TestEveryAnswerOfKeysIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		observe func(o observer)
+		want    []string // the counters that stand at 1; all others of ours at 0
+	}{
+		"acquired":                        {answered(keys.Acquired{Attempt: 1}), []string{`onceward_begins_total{outcome="acquired"}`}},
+		"taken over":                      {answered(keys.Acquired{Attempt: 2, TakenOver: true}), []string{`onceward_begins_total{outcome="acquired"}`, "onceward_takeovers_total"}},
+		"resumed":                         {answered(keys.Acquired{Resumed: true}), []string{`onceward_begins_total{outcome="resumed"}`}},
+		"resumed, which took over before": {answered(keys.Acquired{Resumed: true, TakenOver: true}), []string{`onceward_begins_total{outcome="resumed"}`}},
+		"replay":                          {answered(keys.Replay{Age: 3 * time.Second}), []string{`onceward_begins_total{outcome="replay"}`, "onceward_replay_age_seconds_count"}},
+		"in progress":                     {answered(keys.InProgress{}), []string{`onceward_begins_total{outcome="in_progress"}`}},
+		"mismatch":                        {answered(keys.Mismatch{}), []string{`onceward_begins_total{outcome="mismatch"}`}},
+		"unknown":                         {answered(keys.Unknown{}), []string{`onceward_begins_total{outcome="unknown"}`}},
+		"late completion":                 {func(o observer) { o.ObserveLateCompletion(auth.Caller{}, keys.LateObservation{}) }, []string{"onceward_late_completions_total"}},
+		"corrupt":                         {func(o observer) { o.ObserveCorrupt(auth.Caller{}, keys.ID{}) }, []string{"onceward_corrupt_records_total"}},
+	} {
+		logger := slog.New(slog.DiscardHandler)
+		metrics := telemetry.NewMetrics()
+		tt.observe(observer{metrics: metrics, logger: logger})
+		answer := httptest.NewRecorder()
+		metrics.Handler(logger).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		for line := range strings.Lines(answer.Body.String()) {
+			counter, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if !strings.HasPrefix(counter, "onceward_") || strings.Contains(counter, "_bucket{") || strings.HasSuffix(counter, "_sum") {
+				continue
+			}
+			want := "0"
+			for _, w := range tt.want {
+				if counter == w {
+					want = "1"
+				}
+			}
+			if value != want && !strings.Contains(line, "route=") {
+				t.Errorf("%s: %s is %s, want %s", name, counter, value, want)
+			}
+		}
+	}
+}
+
+func answered(outcome keys.Outcome) func(o observer) {
+	return func(o observer) {
+		o.ObserveBegin(auth.Caller{}, keys.BeginObservation{Operation: "op", Caller: "cus_1", Key: "a-secret-key", Outcome: outcome})
+	}
+}
+
+func TestAnAlarmNamesTheRecordAndNeverItsKey(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	o := observer{metrics: telemetry.NewMetrics(), logger: telemetry.NewLogger(&logged, slog.LevelInfo)}
+	id := keys.ID{1, 2, 3}
+	o.ObserveCorrupt(auth.Caller{}, id)
+	if !strings.Contains(logged.String(), `"level":"ERROR"`) || !strings.Contains(logged.String(), id.String()) {
+		t.Errorf("logged %s", logged.String())
+	}
+	logged.Reset()
+	if answered(keys.Mismatch{})(o); logged.Len() != 0 {
+		t.Errorf("an ordinary answer is logged: %s", logged.String())
+	}
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceward/onceward/internal/api"
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/telemetry"
+	"github.com/onceward/onceward/internal/tenants"
+)
+
+// poolCloseTimeout is how long connections may take to come back at the end.
+const poolCloseTimeout = time.Second
+
+// serve wires one process together and answers until ctx ends. It never
+// migrates: until somebody has, /readyz says no.
+func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Logger) error {
+	authenticator, err := auth.NewAuthenticator(pool)
+	if err != nil {
+		return fmt.Errorf("set up authentication: %w", err)
+	}
+	tenantService, err := tenants.New(pool)
+	if err != nil {
+		return fmt.Errorf("set up tenants: %w", err)
+	}
+	metrics := telemetry.NewMetrics()
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var file addrFile
+	defer func() {
+		if err := file.remove(); err != nil {
+			logger.Warn("remove the address file", slog.Any("error", err))
+		}
+	}()
+	err = api.Serve(ctx,
+		api.Config{
+			BaseURL: string(cfg.PublicURL),
+			Auth:    authenticator,
+			Tenants: tenantService,
+			Keys: keys.New(keys.Config{
+				Pool:     pool,
+				Tenants:  tenantService,
+				Observer: observer{metrics: metrics, logger: logger},
+				Logger:   logger,
+			}),
+			Metrics: metrics.Handler(logger),
+			Checks:  checks(pool),
+			Logger:  logger,
+		},
+		api.ServeConfig{
+			PublicAddr:      string(cfg.ListenAddr),
+			OperatorAddr:    string(cfg.OpsListenAddr),
+			ShutdownTimeout: cfg.ShutdownTimeout.time(),
+			Started: func(at api.Addresses) {
+				logger.Info("listening",
+					slog.String("addr", at.Public.String()), slog.String("ops_addr", at.Operator.String()), slog.String("public_url", at.BaseURL))
+				if err := file.write(cfg.AddrFile, at); err != nil {
+					cancel(err)
+				}
+			},
+		})
+	if cause := context.Cause(ctx); errors.Is(cause, errAddrFile) {
+		return errors.Join(cause, err)
+	}
+	if err != nil {
+		return err
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// checks are what /readyz asks for beside the listeners themselves.
+func checks(pool *pgxpool.Pool) []api.Check {
+	return []api.Check{
+		{Name: "database", Run: pool.Ping},
+		{Name: "migrations", Run: func(ctx context.Context) error {
+			pending, err := postgres.PendingMigrations(ctx, pool)
+			if err == nil && pending > 0 {
+				err = fmt.Errorf("%d migrations are pending: run api migrate", pending)
+			}
+			return err
+		}},
+	}
+}
+
+// closePool does not wait for ever for a connection that a request which was
+// cut off still holds: the process ends, and with it the connection.
+func closePool(pool *pgxpool.Pool, logger *slog.Logger) {
+	closed := make(chan struct{})
+	go func() {
+		pool.Close()
+		close(closed)
+	}()
+	timer := time.NewTimer(poolCloseTimeout)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+		logger.Warn("database connections were still in use at the end", slog.Int("connections", int(pool.Stat().AcquiredConns())))
+	}
+}
+
+var errAddrFile = errors.New("ONCEWARD_ADDR_FILE cannot be written")
+
+// addrFile tells whoever started the process where it listens.
+type addrFile struct {
+	path string // of the file that was written; empty while there is none
+}
+
+// write makes the file whole or not at all, readable for this user only.
+func (f *addrFile) write(path string, at api.Addresses) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(struct {
+		URL    string `json:"url"`
+		OpsURL string `json:"ops_url"`
+	}{localURL(at.Public), localURL(at.Operator)})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAddrFile, err)
+	}
+	// CreateTemp's mode is 0600.
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAddrFile, err)
+	}
+	_, err = temp.Write(append(text, '\n'))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", errAddrFile, err), os.Remove(temp.Name()))
+	}
+	f.path = path
+	return nil
+}
+
+// remove takes the file away, if it was written and is still there.
+func (f *addrFile) remove() error {
+	if f.path == "" {
+		return nil
+	}
+	if err := os.Remove(f.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// localURL is where a process on this machine reaches a listener.
+func localURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://127.0.0.1:%d", tcp.Port)
+	}
+	return "http://" + addr.String()
+}

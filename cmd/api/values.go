@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The types of the variables. Each reads itself from text, and its error goes
+// on from the name of the variable: "ONCEWARD_X is no …: give …".
+
+const (
+	maxDBConns         = 10_000
+	shortestShutdown   = time.Second
+	longestShutdown    = 5 * time.Minute
+	shortestToken      = 32
+	longestToken       = 512
+	mostOperatorTokens = 8
+)
+
+type count int32
+
+// UnmarshalText reads a whole number from 0 to maxDBConns.
+func (c *count) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	if err != nil || n < 0 || n > maxDBConns {
+		return fmt.Errorf("is %q: give a whole number from 0 to %d", text, maxDBConns)
+	}
+	*c = count(n)
+	return nil
+}
+
+type listenAddr string
+
+// UnmarshalText reads host:port with a port from 0 to 65535.
+func (a *listenAddr) UnmarshalText(text []byte) error {
+	_, port, err := net.SplitHostPort(string(text))
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("is %q: give host:port with a port from 0 to 65535, such as 127.0.0.1:8080 or :8080", text)
+	}
+	*a = listenAddr(text)
+	return nil
+}
+
+type publicURL string
+
+// UnmarshalText reads an http or https address without query and fragment. A
+// slash at its end is left out.
+func (u *publicURL) UnmarshalText(text []byte) error {
+	parsed, err := url.Parse(string(text))
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" ||
+		parsed.User != nil || parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "" {
+		// Not repeated: what should not be in it may be a password.
+		return errors.New("is no address: give one such as https://api.example.com, without user, query and fragment")
+	}
+	*u = publicURL(strings.TrimRight(parsed.String(), "/"))
+	return nil
+}
+
+type duration time.Duration
+
+// UnmarshalText reads a duration from shortestShutdown to longestShutdown.
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil || parsed < shortestShutdown || parsed > longestShutdown {
+		return fmt.Errorf("is %q: give a duration with its unit, from %s to %s, such as 8s", text, shortestShutdown, longestShutdown)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+type logLevel slog.Level
+
+// UnmarshalText reads the name of a level.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	switch strings.ToLower(string(text)) {
+	case "debug":
+		*l = logLevel(slog.LevelDebug)
+	case "info":
+		*l = logLevel(slog.LevelInfo)
+	case "warn":
+		*l = logLevel(slog.LevelWarn)
+	case "error":
+		*l = logLevel(slog.LevelError)
+	default:
+		return fmt.Errorf("is %q: give debug, info, warn or error", text)
+	}
+	return nil
+}
+
+// tokens are secrets: they are compared, never shown.
+type tokens []string
+
+// UnmarshalText reads a comma separated list. Blanks and line ends around a
+// token do not count, as in a file that an editor wrote.
+func (t *tokens) UnmarshalText(text []byte) error {
+	var list tokens
+	for token := range strings.SplitSeq(string(text), ",") {
+		token = strings.TrimSpace(token)
+		if len(token) < shortestToken || len(token) > longestToken || strings.ContainsFunc(token, notTokenByte) {
+			return fmt.Errorf("holds a token that cannot be one: give %d to %d letters, digits and - . _ ~ + / = each, separated by commas", shortestToken, longestToken)
+		}
+		list = append(list, token)
+	}
+	if len(list) > mostOperatorTokens {
+		return fmt.Errorf("holds %d tokens: give at most %d", len(list), mostOperatorTokens)
+	}
+	*t = list
+	return nil
+}
+
+// notTokenByte finds what a bearer token cannot hold (RFC 6750, section 2.1).
+func notTokenByte(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/=", r))
+}
+
+// String keeps tokens out of logs.
+func (t tokens) String() string { return "[redacted]" }
+
+// GoString keeps them out of %#v.
+func (t tokens) GoString() string { return "[redacted]" }
+
+// LogValue keeps them out of slog.
+func (t tokens) LogValue() slog.Value { return slog.StringValue(t.String()) }
