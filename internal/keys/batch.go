@@ -30,7 +30,7 @@ func (s *Service) BeginBatch(ctx context.Context, caller auth.Caller, entries []
 // recorder is what a batch is made of: something about one record.
 type recorder interface {
 	comparable
-	record() ref
+	entrant
 }
 
 // rounds groups the places of the entries that are not nil so that no group

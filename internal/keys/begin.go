@@ -61,23 +61,25 @@ func (s *Service) observe(e *entry, outcome Outcome) {
 	s.observer.ObserveBegin(e.by, BeginObservation{Operation: e.operation, Caller: e.caller, Key: e.key, Outcome: outcome})
 }
 
-// decideOne decides a valid entry, body included.
+// decideOne decides a valid entry, body included. It travels with the batches
+// of its kind.
 func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
 	for range maxRounds {
-		results := []result{{}}
-		s.begin(ctx, []*entry{e}, results)
-		replay, isReplay := results[0].outcome.(Replay)
-		if results[0].err != nil || !isReplay {
-			return results[0].outcome, results[0].err
-		}
-		complete, err := s.loadReplays(ctx, []loading{{e.ref, &replay}})
+		made, err := s.inserts.do(ctx, e)
 		if err != nil {
-			return nil, err
+			return nil, translate(err)
 		}
-		if complete[0] {
-			return replay, nil
+		if made != nil {
+			return made.acquired(e), nil
 		}
-		// The record ended between the look and the read of its large body.
+		seen, err := s.reads.do(ctx, e.ref)
+		if err != nil {
+			return nil, translate(err)
+		}
+		outcome, settled, err := s.settle(ctx, e, seen)
+		if settled || err != nil {
+			return outcome, err
+		}
 	}
 	return nil, errStorm()
 }
@@ -100,8 +102,7 @@ func (s *Service) begin(ctx context.Context, entries []*entry, results []result)
 	}
 	slices.SortFunc(pending, func(a, b int) int { return entries[a].compare(entries[b].ref) })
 	for range maxRounds {
-		pending = s.beginRound(ctx, entries, results, pending)
-		if len(pending) == 0 {
+		if pending = s.beginRound(ctx, entries, results, pending); len(pending) == 0 {
 			return
 		}
 	}
@@ -117,22 +118,16 @@ func (s *Service) beginRound(ctx context.Context, entries []*entry, results []re
 	for n, i := range pending {
 		sorted[n] = entries[i]
 	}
-	founds, err := s.insertOrRead(ctx, sorted)
-	if err != nil {
-		for _, i := range pending {
-			results[i].err = translate(err)
-		}
-		return nil
-	}
+	made, rows, err := s.insertThenRead(ctx, sorted)
 	for n, i := range pending {
-		switch e, met := entries[i], founds[n]; {
-		case met.inserted != nil:
-			results[i].outcome = met.inserted.acquired(e)
-		case met.row == nil:
-			again = append(again, i)
+		switch {
+		case err != nil:
+			results[i].err = translate(err)
+		case made[n] != nil:
+			results[i].outcome = made[n].acquired(entries[i])
 		default:
-			var settled bool
-			if results[i], settled = s.settle(ctx, e, met.row); !settled {
+			outcome, settled, err := s.decide(ctx, entries[i], rows[n])
+			if results[i] = (result{outcome, err}); !settled && err == nil {
 				again = append(again, i)
 			}
 		}
@@ -140,41 +135,79 @@ func (s *Service) beginRound(ctx context.Context, entries []*entry, results []re
 	return again
 }
 
-// insertOrRead repeats the pipeline while its outcome is unknown. A row that
-// then carries the entry's own owner is its success: decide resumes it.
-func (s *Service) insertOrRead(ctx context.Context, sorted []*entry) ([]found, error) {
-	var founds []found
-	err := s.repeat(ctx, func() (err error) {
-		founds, err = s.store.insertOrRead(ctx, sorted)
+// insertThenRead does what the batchers do for single begins, for a batch
+// that is one already.
+func (s *Service) insertThenRead(ctx context.Context, sorted []*entry) (made []*inserted, rows []*row, err error) {
+	pool := pooled(*s.store)
+	err = repeat(ctx, s.nowFunc, func() (err error) {
+		made, err = insert(ctx, pool, sorted)
 		return err
 	})
-	return founds, err
+	if err != nil {
+		return nil, nil, err
+	}
+	var losers []ref
+	var places []int
+	for i, e := range sorted {
+		if made[i] == nil {
+			losers, places = append(losers, e.ref), append(places, i)
+		}
+	}
+	rows = make([]*row, len(sorted))
+	if len(losers) == 0 {
+		return made, rows, nil
+	}
+	found, err := readRows(ctx, pool, losers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for n, i := range places {
+		rows[i] = found[n]
+	}
+	return made, rows, nil
 }
 
-// settle decides about a row that exists and writes what was decided; settled
-// is false where the row changed meanwhile.
-func (s *Service) settle(ctx context.Context, e *entry, seen *row) (res result, settled bool) {
+// settle is decide with the body of a replay loaded.
+func (s *Service) settle(ctx context.Context, e *entry, seen *row) (outcome Outcome, settled bool, err error) {
+	outcome, settled, err = s.decide(ctx, e, seen)
+	replay, isReplay := outcome.(Replay)
+	if !isReplay {
+		return outcome, settled, err
+	}
+	complete, err := s.loadReplays(ctx, []loading{{e.ref, &replay}})
+	if err != nil {
+		return nil, true, err
+	}
+	return replay, complete[0], nil // incomplete: it ended between the two reads
+}
+
+// decide decides about the row that an entry met and writes what was decided;
+// settled is false where the row changed or went away meanwhile.
+func (s *Service) decide(ctx context.Context, e *entry, seen *row) (outcome Outcome, settled bool, err error) {
+	if seen == nil {
+		return nil, false, nil
+	}
 	d := decide(e, seen)
 	switch d.action {
 	case actAnswer:
-		return result{outcome: e.clean(d.outcome)}, true
+		return e.clean(d.outcome), true, nil
 	case actCorrupt:
 		s.observer.ObserveCorrupt(e.by, e.id)
-		return result{err: problem.Internal(errCorrupt)}, true
+		return nil, true, problem.Internal(errCorrupt)
 	case actRestart, actReplace, actReopen, actTakeOver, actResume:
 	}
 	var after *row
-	err := s.repeat(ctx, func() (err error) {
+	err = repeat(ctx, s.nowFunc, func() (err error) {
 		after, err = s.store.acquire(ctx, e, seen, d.action)
 		return err
 	})
 	switch {
 	case err != nil:
-		return result{err: translate(err)}, true
+		return nil, true, translate(err)
 	case after == nil:
-		return result{}, false
+		return nil, false, nil
 	default:
-		return result{outcome: e.clean(after.acquired(e, d.action == actResume))}, true
+		return e.clean(after.acquired(e, d.action == actResume)), true, nil
 	}
 }
 
@@ -194,26 +227,6 @@ func (in *inserted) acquired(e *entry) Acquired {
 	return r.acquired(e, false)
 }
 
-// repeat runs a statement again while its outcome is unknown or a deadlock
-// ended it, for repeatFor at most. The statement must be safe to repeat.
-func (s *Service) repeat(ctx context.Context, run func() error) error {
-	giveUp := s.nowFunc().Add(repeatFor)
-	for {
-		err := run()
-		if err == nil || !postgres.IsConnectionError(err) && !postgres.IsDeadlock(err) {
-			return err
-		}
-		if !s.nowFunc().Before(giveUp) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(repeatPause):
-		}
-	}
-}
-
 var errCorrupt = errors.New("the row under this id has another identity: refused, never replayed")
 
 // errStorm says that a record changed under every look at it.
@@ -227,7 +240,7 @@ func translate(err error) error {
 	switch {
 	case errors.As(err, &p):
 		return p
-	case errors.Is(err, errGone), errors.Is(err, context.Canceled):
+	case errors.Is(err, errGone), errors.Is(err, context.Canceled), errors.Is(err, errUnknownCommit):
 		return problem.Unavailable(err)
 	case postgres.IsConnectionError(err), postgres.IsReadOnly(err), postgres.IsDeadlock(err),
 		postgres.IsLockNotAvailable(err), postgres.IsSerialization(err):

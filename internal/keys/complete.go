@@ -41,8 +41,21 @@ type completion struct {
 // body_too_large, not_found (also for another namespace's or tenant's record),
 // lease_lost, already_completed, unavailable, internal.
 func (s *Service) Complete(ctx context.Context, caller auth.Caller, req CompleteRequest) (Completion, error) {
-	results := s.CompleteBatch(ctx, caller, []CompleteEntry{{Request: req}})
-	return results[0].Completion, results[0].Err
+	c, err := s.completion(ctx, caller, req)
+	if err != nil {
+		return Completion{}, err
+	}
+	for range maxRounds {
+		after, err := s.completes.do(ctx, c)
+		if err != nil {
+			return Completion{}, translate(err)
+		}
+		answer, settled, err := s.completedOr(ctx, c, after)
+		if settled || err != nil {
+			return answer, err
+		}
+	}
+	return Completion{}, errStorm()
 }
 
 // CompleteBatch decides entries in order, each as if it had come right after
@@ -77,26 +90,31 @@ func (s *Service) completeRound(ctx context.Context, valid []*completion, result
 		sorted[n] = valid[i]
 	}
 	var after []*completed
-	err := s.repeat(ctx, func() (err error) {
-		after, err = s.store.complete(ctx, sorted)
+	err := repeat(ctx, s.nowFunc, func() (err error) {
+		after, err = complete(ctx, pooled(*s.store), sorted)
 		return err
 	})
 	for n, i := range places {
-		c := valid[i]
-		switch {
-		case err != nil:
+		if err != nil {
 			results[i].Err = translate(err)
-		case after[n] != nil:
-			results[i].Completion = c.answer(after[n])
-			s.waits.wake(c.ref)
-		default:
-			var settled bool
-			if results[i].Completion, settled, results[i].Err = s.completeAgain(ctx, c); !settled {
-				again = append(again, i)
-			}
+			continue
+		}
+		var settled bool
+		if results[i].Completion, settled, results[i].Err = s.completedOr(ctx, valid[i], after[n]); !settled && results[i].Err == nil {
+			again = append(again, i)
 		}
 	}
 	return again
+}
+
+// completedOr is the answer of a completion that changed its row, or else what
+// the row says; settled is false where it has to be tried again.
+func (s *Service) completedOr(ctx context.Context, c *completion, after *completed) (answer Completion, settled bool, err error) {
+	if after == nil {
+		return s.completeAgain(ctx, c)
+	}
+	s.waits.wake(c.ref)
+	return c.answer(after), true, nil
 }
 
 // completion validates req (413, 400), finds what it refers to (404) and
@@ -204,7 +222,7 @@ func (s *Service) repeated(c *completion, r *row) (Completion, bool, error) {
 // returns the refusal. A failure to keep it is the answer instead: the caller
 // repeats, and nothing that may mean work done twice goes unseen.
 func (s *Service) late(ctx context.Context, c *completion, r *row, refusal error) error {
-	err := s.repeat(ctx, func() error { return s.store.keepLate(ctx, c, r) })
+	err := repeat(ctx, s.nowFunc, func() error { return s.store.keepLate(ctx, c, r) })
 	if err != nil {
 		return translate(err)
 	}

@@ -339,8 +339,8 @@ func TestACompletionThatCannotBeStoredIsNoSuccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer readOnly.Close()
-	broken := New(Config{Pool: readOnly, Tenants: h.tenants})
+	t.Cleanup(readOnly.Close)
+	broken := h.process(readOnly)
 	_, err = broken.Complete(t.Context(), h.caller, CompleteRequest{a.ID.String(), string(a.Lease.Token), created})
 	wantKind(t, err, problem.KindUnavailable)
 	as[InProgress](t, h.begin(h.caller, anew(req)))

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"context"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -40,11 +39,7 @@ func (s *Service) Renew(ctx context.Context, caller auth.Caller, id, token strin
 		}
 		seconds = int(policy.Lease.Seconds())
 	}
-	var after renewed
-	err = s.change(ctx, h, refusals{open: errLeaseLost}, func() (changed bool, err error) {
-		after, changed, err = s.store.renew(ctx, h, seconds)
-		return changed, err
-	})
+	after, err := s.change(ctx, renewal(h, seconds), errLeaseLost)
 	r := row{fence: h.fence, leaseExpiresAt: after.leaseExpiresAt, hold: after.hold}
 	return r.lease(h.snapshot.Secret, h.id), err
 }
@@ -56,7 +51,8 @@ func (s *Service) Release(ctx context.Context, caller auth.Caller, id, token str
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, h, refusals{open: func() error { return nil }}, func() (bool, error) { return s.store.release(ctx, h) })
+	_, err = s.change(ctx, releasing(h), func() error { return nil })
+	return err
 }
 
 // DeclareUnknown says that the outcome is not known and ends the lease: the
@@ -66,7 +62,8 @@ func (s *Service) DeclareUnknown(ctx context.Context, caller auth.Caller, id, to
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, h, refusals{open: errLeaseLost}, func() (bool, error) { return s.store.declareUnknown(ctx, h) })
+	_, err = s.change(ctx, declaringUnknown(h), errLeaseLost)
+	return err
 }
 
 // SetRecoveryPoint remembers how far this attempt came, for the one that takes
@@ -89,7 +86,8 @@ func (s *Service) SetRecoveryPoint(ctx context.Context, caller auth.Caller, id, 
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, h, refusals{open: errLeaseLost}, func() (bool, error) { return s.store.setRecoveryPoint(ctx, h, *name, data) })
+	_, err = s.change(ctx, settingRecoveryPoint(h, *name, data), errLeaseLost)
+	return err
 }
 
 // holdFor is hold under a snapshot of its own.
@@ -121,7 +119,7 @@ func (s *Service) hold(ctx context.Context, caller auth.Caller, snapshot *tenant
 // look reads a record that must exist: not_found where it is absent, expired,
 // or another namespace's or tenant's.
 func (s *Service) look(ctx context.Context, at ref) (*row, error) {
-	r, err := s.store.read(ctx, at)
+	r, err := s.reads.do(ctx, at)
 	if err != nil {
 		return nil, translate(err)
 	}
@@ -144,48 +142,35 @@ func (s *Service) policyOf(ctx context.Context, h held) (tenants.Policy, error) 
 	return h.snapshot.Policy(h.namespace, r.operation), nil
 }
 
-// refusals says what a lease call by the current token answers where the
-// record is open; everywhere else all lease calls answer alike.
-type refusals struct{ open func() error }
-
-// change runs a guarded statement of the lease. Where it changes no row, the
-// row says why: the table of the wire contract, section 4.
-func (s *Service) change(ctx context.Context, h held, refuse refusals, write func() (changed bool, err error)) error {
+// change runs a lease call by its batch. Where it changes no row, the row says
+// why: the table of the wire contract, section 4. whereOpen is the answer of
+// this call on an open record; everywhere else all lease calls answer alike.
+func (s *Service) change(ctx context.Context, call *leaseCall, whereOpen func() error) (leased, error) {
 	for range maxRounds {
-		var changed bool
-		err := s.repeat(ctx, func() (err error) {
-			changed, err = write()
-			return err
-		})
+		after, err := s.leases.do(ctx, call)
 		if err != nil {
-			return translate(err)
+			return leased{}, translate(err)
 		}
-		if changed {
-			s.waits.wake(h.ref)
-			return nil
+		if after.changed {
+			s.waits.wake(call.ref)
+			return after, nil
 		}
-		r, err := s.look(ctx, h.ref)
+		r, err := s.look(ctx, call.ref)
 		switch {
 		case err != nil:
-			return err
-		case r.fence != h.fence:
-			return errLeaseLost()
+			return leased{}, err
+		case r.fence != call.fence:
+			return leased{}, errLeaseLost()
 		case r.state == storedCompleted:
-			return errAlreadyCompleted()
+			return leased{}, errAlreadyCompleted()
 		case r.state == storedOpen:
-			return refuse.open()
+			return leased{}, whereOpen()
 		}
 	}
-	return errStorm()
+	return leased{}, errStorm()
 }
 
 // errNotFound is the one answer for every record that the caller cannot see.
 func errNotFound() error {
 	return problem.New(problem.NotFound, "There is no such record for this credential: it never existed, its retention has ended, or it belongs elsewhere.")
-}
-
-// renewed is what a renewal returns.
-type renewed struct {
-	leaseExpiresAt time.Time
-	hold           bool
 }

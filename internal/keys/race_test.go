@@ -21,7 +21,7 @@ func (h *house) processes(n int) []*Service {
 			h.t.Fatal(err)
 		}
 		h.t.Cleanup(pool.Close)
-		services[i] = New(Config{Pool: pool, Tenants: h.tenants, Observer: h.seen})
+		services[i] = h.process(pool)
 	}
 	return services
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,11 +40,17 @@ type Service struct {
 	logger   *slog.Logger
 	waits    *waits
 
+	inserts   *batcher[*entry, *inserted]
+	reads     *batcher[ref, *row]
+	completes *batcher[*completion, *completed]
+	leases    *batcher[*leaseCall, leased]
+
 	newOwnerFunc func() string
 	nowFunc      func() time.Time // this process's clock: only for how long to go on trying
 }
 
-// New makes a Service. Drain ends its waits at shutdown.
+// New makes a Service with its batchers, each on a connection of its own
+// beside the pool. Close ends them.
 func New(c Config) *Service {
 	if c.Observer == nil {
 		c.Observer = discard{}
@@ -55,14 +62,55 @@ func New(c Config) *Service {
 		c.PollInterval = 50 * time.Millisecond
 	}
 	st := &store{pool: c.Pool}
-	return &Service{
+	s := &Service{
 		store: st, tenants: c.Tenants, observer: c.Observer, logger: c.Logger,
 		waits:        newWaits(st, c.PollInterval, c.Logger),
 		newOwnerFunc: rand.Text, // 26 characters of base 32: at least 128 bits
 		nowFunc:      time.Now,
+	}
+	pool := pooled(*st)
+	s.inserts = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(insert))
+	s.reads = newBatcher(newSession(c.Pool), pool, s.nowFunc, readRows)
+	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(complete))
+	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(runLeaseCalls))
+	return s
+}
+
+// sorted runs a transaction on its entries in the order of the primary key:
+// the order in which every batch touches rows, so that none deadlocks another.
+func sorted[E entrant, R any](run func(context.Context, sender, []E) ([]R, error)) func(context.Context, sender, []E) ([]R, error) {
+	return func(ctx context.Context, via sender, entries []E) ([]R, error) {
+		order := make([]int, len(entries))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return entries[a].record().compare(entries[b].record()) })
+		inOrder := make([]E, len(entries))
+		for n, i := range order {
+			inOrder[n] = entries[i]
+		}
+		found, err := run(ctx, via, inOrder)
+		if err != nil {
+			return nil, err
+		}
+		results := make([]R, len(entries))
+		for n, i := range order {
+			results[i] = found[n]
+		}
+		return results, nil
 	}
 }
 
 // Drain makes every parked wait, and every later one, answer at once. The
 // process is about to stop; the caller is told to ask again.
 func (s *Service) Drain() { s.waits.drain() }
+
+// Close answers what is under way and ends the batchers. Calls that come later
+// are unavailable.
+func (s *Service) Close() {
+	s.Drain()
+	s.inserts.close()
+	s.completes.close()
+	s.leases.close()
+	s.reads.close()
+}

@@ -36,9 +36,16 @@ func setup(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, pool: pool, tenants: tenantService, seen: &watcher{}}
-	h.service = New(Config{Pool: pool, Tenants: tenantService, Observer: h.seen, PollInterval: 5 * time.Millisecond})
+	h.service = h.process(pool)
 	h.caller, h.wide = h.newTenant("acme")
 	return h
+}
+
+// process is a Service as another API process has it, on the pool.
+func (h *house) process(pool *pgxpool.Pool) *Service {
+	s := New(Config{Pool: pool, Tenants: h.tenants, Observer: h.seen, PollInterval: 5 * time.Millisecond})
+	h.t.Cleanup(s.Close)
+	return s
 }
 
 // newTenant makes a tenant with one namespace of each key scope.

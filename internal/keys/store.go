@@ -2,8 +2,6 @@ package keys
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,59 +9,58 @@ import (
 
 const (
 	// inlineBodyBytes is the largest body that is read together with its row;
-	// a read of 512 rows carries at most 16 MiB of bodies so.
+	// a read of maxBatch rows carries at most 16 MiB of bodies so.
 	inlineBodyBytes = 32 << 10
 	// bodySliceBytes bounds one read of the bodies that are larger.
 	bodySliceBytes = 16 << 20
-	// statementTimeout is how long a statement may take once it is sent. It is
-	// far above what any takes; what ends it is a lost network.
-	statementTimeout = 10 * time.Second
 )
 
 // store runs the statements of this package. tenant_id stands in each of them,
 // and namespace_id wherever a service credential asks; a foreign tenant or
 // namespace sees no row. Its errors are the driver's: the service translates.
+// What changes a record is sent through a sender, alone or with a batch.
 type store struct{ pool *pgxpool.Pool }
-
-// errGone says that the caller's client was gone before anything was sent.
-var errGone = errors.New("the client is gone")
-
-// send runs a pipeline of statements as one transaction on a connection of
-// the pool. A client that goes away before the pipeline is sent acquires
-// nothing; after that nothing of the client's cancels it, since a cancel could
-// reach the COMMIT.
-func (s *store) send(ctx context.Context, batch *pgx.Batch) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	if ctx.Err() != nil {
-		return errGone
-	}
-	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-	defer cancel()
-	// Close reads to the end of the pipeline: its error is the COMMIT's.
-	return conn.SendBatch(sent, batch).Close()
-}
 
 const fenceNow = `(extract(epoch from now()) * 1000000)::bigint`
 
-const sqlReadOne = `
-select ` + rowColumns + `
-from idempotency_keys k
-where k.tenant_id = $2 and k.id = $3 and k.namespace_id = coalesce($4, k.namespace_id)`
+const sqlReadRows = `
+select u.place, ` + rowColumns + `
+from unnest($2::uuid[], $3::uuid[], $4::uuid[]) with ordinality as u(tenant_id, id, namespace_id, place)
+join idempotency_keys k on k.tenant_id = u.tenant_id and k.id = u.id and k.namespace_id = coalesce(u.namespace_id, k.namespace_id)`
 
-// read returns the record, expired or not; nil where there is none in the
-// tenant and namespace (zero: any namespace of the tenant).
-func (s *store) read(ctx context.Context, at ref) (*row, error) {
-	rows, err := s.pool.Query(ctx, sqlReadOne, inlineBodyBytes, at.tenant, at.id, nullNamespace(at.namespace))
-	if err != nil {
+// readRows returns the records, expired or not; nil where there is none in
+// the tenant and namespace (zero: any namespace of the tenant). A record that
+// is named twice is read once.
+func readRows(ctx context.Context, via sender, refs []ref) ([]*row, error) {
+	places := make(map[ref]int, len(refs))
+	var asked columns
+	for _, at := range refs {
+		if _, known := places[at]; !known {
+			places[at] = len(asked.ids)
+			asked.tenants = append(asked.tenants, at.tenant)
+			asked.ids = append(asked.ids, at.id)
+			asked.anyNamespaces = append(asked.anyNamespaces, nullNamespace(at.namespace))
+		}
+	}
+	found := make([]*row, len(asked.ids))
+	batch := &pgx.Batch{}
+	batch.Queue(sqlReadRows, inlineBodyBytes, asked.tenants, asked.ids, asked.anyNamespaces).Query(func(rows pgx.Rows) error {
+		_, err := pgx.CollectRows(rows, func(from pgx.CollectableRow) (struct{}, error) {
+			var place int
+			r, err := scanRow(from, &place)
+			if err == nil {
+				found[place-1] = r
+			}
+			return struct{}{}, err
+		})
+		return err
+	})
+	if err := via.send(ctx, batch); err != nil {
 		return nil, err
 	}
-	r, err := pgx.CollectExactlyOneRow(rows, func(cr pgx.CollectableRow) (*row, error) { return scanRow(cr) })
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // absence is an answer, not a failure
+	all := make([]*row, len(refs))
+	for i, at := range refs {
+		all[i] = found[places[at]]
 	}
-	return r, err
+	return all, nil
 }

@@ -127,7 +127,7 @@ func (s *store) acquire(ctx context.Context, e *entry, seen *row, do action) (*r
 		after.expiresAt = finite(expires)
 		return err
 	})
-	err := s.send(ctx, batch)
+	err := pooled(*s).send(ctx, batch)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // a row that changed is an answer, not a failure
 	}

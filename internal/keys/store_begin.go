@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -33,12 +34,6 @@ order by u.place
 on conflict (tenant_id, id) do nothing
 returning tenant_id, id, fence, created_at, lease_expires_at, expires_at`
 
-const sqlReadLosers = `
-select u.place, ` + rowColumns + `
-from unnest($2::uuid[], $3::uuid[]) with ordinality as u(tenant_id, id, place)
-join idempotency_keys k on k.tenant_id = u.tenant_id and k.id = u.id
-where k.acquired_at <> now()` // what this very transaction has made is no loser
-
 // inserted is what the database chose for a record that did not exist.
 type inserted struct {
 	fence          int64
@@ -47,41 +42,32 @@ type inserted struct {
 	expiresAt      time.Time // zero: infinity
 }
 
-// found is what a round of begins met, by the place of the entry: a record
-// that it made, or the row that stood there. Both nil: the row went away
-// between the two statements; the round is to be repeated.
-type found struct {
-	inserted *inserted
-	row      *row
-}
-
-// insertOrRead makes the records of entries that do not exist and reads those
-// that do, in one transaction. Entries must be sorted by tenant and id
-// (unsorted batches deadlock each other) and name each record once.
-func (s *store) insertOrRead(ctx context.Context, entries []*entry) ([]found, error) {
-	result := make([]found, len(entries))
-	columns := columnsOf(entries)
+// insert makes the records of entries that do not exist; nil for those that
+// met a row. Entries must be sorted by tenant and id: unsorted batches deadlock
+// each other.
+//
+// Of several entries for one record only the first is sent. Were the others
+// sent too, one of them could be inserted after a deletion in the middle of the
+// statement let the first one pass by, and two callers would hold one lease.
+func insert(ctx context.Context, via sender, entries []*entry) ([]*inserted, error) {
+	var firsts []*entry
+	var places []int
+	for i, e := range entries {
+		if i == 0 || e.ref != entries[i-1].ref {
+			firsts, places = append(firsts, e), append(places, i)
+		}
+	}
+	made := make([]*inserted, len(entries))
 	batch := &pgx.Batch{}
-	batch.Queue(sqlInsert, columns.arguments()...).Query(func(rows pgx.Rows) error {
-		return scanInserted(rows, entries, result)
+	batch.Queue(sqlInsert, columnsOf(firsts).arguments()...).Query(func(rows pgx.Rows) error {
+		return scanInserted(rows, firsts, func(n int, in *inserted) { made[places[n]] = in })
 	})
-	batch.Queue(sqlReadLosers, inlineBodyBytes, columns.tenants, columns.ids).Query(func(rows pgx.Rows) error {
-		_, err := pgx.CollectRows(rows, func(cr pgx.CollectableRow) (struct{}, error) {
-			var place int
-			r, err := scanRow(cr, &place)
-			if err == nil {
-				result[place-1].row = r
-			}
-			return struct{}{}, err
-		})
-		return err
-	})
-	return result, s.send(ctx, batch)
+	return made, via.send(ctx, batch)
 }
 
-// scanInserted notes what was made. Rows come back in the order of the
-// entries, less those that met a row.
-func scanInserted(rows pgx.Rows, entries []*entry, result []found) error {
+// scanInserted notes what was made, by the place of its entry. Rows come back
+// in the order of the entries, less those that met a row.
+func scanInserted(rows pgx.Rows, entries []*entry, note func(n int, in *inserted)) error {
 	var (
 		tenant  auth.TenantID
 		id      ID
@@ -93,9 +79,9 @@ func scanInserted(rows pgx.Rows, entries []*entry, result []found) error {
 		for entries[next].tenant != tenant || entries[next].id != id {
 			next++
 		}
-		made := in
-		made.expiresAt = finite(expires)
-		result[next].inserted = &made
+		one := in
+		one.expiresAt = finite(expires)
+		note(next, &one)
 		return nil
 	})
 	return err
@@ -106,6 +92,7 @@ type columns struct {
 	tenants        []auth.TenantID
 	ids            []ID
 	namespaces     []auth.NamespaceID
+	anyNamespaces  []*uuid.UUID // null: any of the tenant
 	policyVersions []int64
 	leases         []int32
 	retentions     []int32

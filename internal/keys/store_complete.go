@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/onceward/onceward/internal/auth"
@@ -48,34 +49,44 @@ type completed struct {
 	expiresAt   time.Time
 }
 
-// complete ends the attempts of entries, which must be sorted by tenant and id
-// and name each record once. A place is nil where the token is not current or
-// the record is open, completed or absent.
-func (s *store) complete(ctx context.Context, entries []*completion) ([]*completed, error) {
-	var (
-		tenants, ids, namespaces = make([]auth.TenantID, len(entries)), make([]ID, len(entries)), make([]auth.NamespaceID, len(entries))
-		fences, released         = make([]int64, len(entries)), make([]bool, len(entries))
-		statuses, sizes          = make([]int16, len(entries)), make([]int32, len(entries))
-		headers, bodies, digests = make([][]byte, len(entries)), make([][]byte, len(entries)), make([][]byte, len(entries))
-		omitted, refs            = make([]bool, len(entries)), make([]*string, len(entries))
-	)
-	for i, c := range entries {
-		tenants[i], ids[i], namespaces[i], fences[i] = c.tenant, c.id, c.namespace, c.fence
-		released[i], digests[i] = c.released, c.digest[:]
-		statuses[i], headers[i], bodies[i] = int16(c.stored.status), c.stored.headers, c.stored.body
-		sizes[i], omitted[i], refs[i] = int32(c.stored.bodyBytes), c.stored.bodyOmitted, nullText(c.stored.bodyRef)
-	}
+// complete ends the attempts of entries, in order; nil where the token is not
+// current or the record is open, completed or absent. Entries must be sorted
+// by tenant and id.
+func complete(ctx context.Context, via sender, entries []*completion) ([]*completed, error) {
 	after := make([]*completed, len(entries))
 	batch := &pgx.Batch{}
-	batch.Queue(sqlComplete, tenants, ids, namespaces, fences, released, statuses, headers, bodies, sizes, omitted, refs, digests).
-		Query(func(rows pgx.Rows) error { return scanCompleted(rows, entries, after) })
-	return after, s.send(ctx, batch)
+	// A statement changes a row once: a record that is named twice waits for
+	// the next one of the same transaction.
+	for _, places := range rounds(entries) {
+		batch.Queue(sqlComplete, completeArguments(entries, places)...).
+			Query(func(rows pgx.Rows) error { return scanCompleted(rows, entries, places, after) })
+	}
+	return after, via.send(ctx, batch)
 }
 
-func scanCompleted(rows pgx.Rows, entries []*completion, after []*completed) error {
-	places := make(map[ref]int, len(entries))
-	for i, c := range entries {
-		places[ref{tenant: c.tenant, id: c.id}] = i
+func completeArguments(entries []*completion, places []int) []any {
+	n := len(places)
+	var (
+		tenants, ids, namespaces = make([]auth.TenantID, n), make([]ID, n), make([]auth.NamespaceID, n)
+		fences, released         = make([]int64, n), make([]bool, n)
+		statuses, sizes          = make([]int16, n), make([]int32, n)
+		headers, bodies, digests = make([][]byte, n), make([][]byte, n), make([][]byte, n)
+		omitted, refs            = make([]bool, n), make([]*string, n)
+	)
+	for i, place := range places {
+		c := entries[place]
+		tenants[i], ids[i], namespaces[i], fences[i] = c.tenant, c.id, c.namespace, c.fence
+		released[i], digests[i] = c.released, c.digest[:]
+		statuses[i], headers[i], bodies[i] = int16(c.stored.status), c.stored.headers, c.stored.body //nolint:gosec // 200 to 599
+		sizes[i], omitted[i], refs[i] = int32(c.stored.bodyBytes), c.stored.bodyOmitted, nullText(c.stored.bodyRef)
+	}
+	return []any{tenants, ids, namespaces, fences, released, statuses, headers, bodies, sizes, omitted, refs, digests}
+}
+
+func scanCompleted(rows pgx.Rows, entries []*completion, places []int, after []*completed) error {
+	place := make(map[ref]int, len(places))
+	for _, i := range places {
+		place[ref{tenant: entries[i].tenant, id: entries[i].id}] = i
 	}
 	var (
 		at          ref
@@ -87,7 +98,7 @@ func scanCompleted(rows pgx.Rows, entries []*completion, after []*completed) err
 		if completedAt != nil {
 			done.completedAt = *completedAt
 		}
-		after[places[at]] = done
+		after[place[at]] = done
 		return nil
 	})
 	return err
@@ -128,8 +139,13 @@ func (s *store) keepLate(ctx context.Context, c *completion, r *row) error {
 		"credential_id": c.by.Credential, "trace_id": nullText(c.by.TraceID), "most": maxLate,
 	}
 	for range maxLate {
-		kept, err := s.exec(ctx, sqlKeepLate, arguments)
-		if kept || err != nil {
+		kept := false
+		batch := &pgx.Batch{}
+		batch.Queue(sqlKeepLate, arguments).Exec(func(tag pgconn.CommandTag) error {
+			kept = tag.RowsAffected() > 0
+			return nil
+		})
+		if err := pooled(*s).send(ctx, batch); kept || err != nil {
 			return err
 		}
 	}

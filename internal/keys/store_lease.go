@@ -2,7 +2,8 @@ package keys
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
@@ -64,49 +65,58 @@ update idempotency_keys k set
     token_used = true,
     bound = true` + sqlHeld
 
-func (h held) arguments() pgx.NamedArgs {
-	return pgx.NamedArgs{"tenant_id": h.tenant, "id": h.id, "namespace_id": h.namespace, "fence": h.fence}
+// leaseCall is one call on a held lease, on its way to the store. changed and
+// after are what it became.
+type leaseCall struct {
+	held
+	statement string
+	extra     pgx.NamedArgs // beside those of held
+	returns   bool          // the statement returns renewed
 }
 
-// renew prolongs the lease; changed is false where the token is not current or
-// the record is open, completed or absent.
-func (s *store) renew(ctx context.Context, h held, leaseSeconds int) (after renewed, changed bool, err error) {
-	arguments := h.arguments()
-	arguments["lease_seconds"] = leaseSeconds
+func renewal(h held, leaseSeconds int) *leaseCall {
+	return &leaseCall{held: h, statement: sqlRenew, extra: pgx.NamedArgs{"lease_seconds": leaseSeconds}, returns: true}
+}
+
+func releasing(h held) *leaseCall { return &leaseCall{held: h, statement: sqlRelease} }
+
+func declaringUnknown(h held) *leaseCall { return &leaseCall{held: h, statement: sqlDeclareUnknown} }
+
+func settingRecoveryPoint(h held, name string, data jsontext.Value) *leaseCall {
+	return &leaseCall{held: h, statement: sqlSetRecoveryPoint, extra: pgx.NamedArgs{"name": name, "data": []byte(data)}}
+}
+
+// leased is what a lease call did; changed is false where the token is not
+// current or the record is open, completed or absent.
+type leased struct {
+	changed        bool
+	leaseExpiresAt time.Time // of a renewal
+	hold           bool      // of a renewal
+}
+
+// runLeaseCalls runs calls in order, in one transaction. They must be sorted
+// by tenant and id.
+func runLeaseCalls(ctx context.Context, via sender, calls []*leaseCall) ([]leased, error) {
+	after := make([]leased, len(calls))
 	batch := &pgx.Batch{}
-	batch.Queue(sqlRenew, arguments).QueryRow(func(r pgx.Row) error {
-		return r.Scan(&after.leaseExpiresAt, &after.hold)
-	})
-	err = s.send(ctx, batch)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return renewed{}, false, nil
+	for i, call := range calls {
+		arguments := pgx.NamedArgs{"tenant_id": call.tenant, "id": call.id, "namespace_id": call.namespace, "fence": call.fence}
+		maps.Copy(arguments, call.extra)
+		queued := batch.Queue(call.statement, arguments)
+		if !call.returns {
+			queued.Exec(func(tag pgconn.CommandTag) error {
+				after[i].changed = tag.RowsAffected() > 0
+				return nil
+			})
+			continue
+		}
+		queued.Query(func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&after[i].leaseExpiresAt, &after[i].hold}, func() error {
+				after[i].changed = true
+				return nil
+			})
+			return err
+		})
 	}
-	return after, err == nil, err
-}
-
-// release opens the record; changed as for renew.
-func (s *store) release(ctx context.Context, h held) (changed bool, err error) {
-	return s.exec(ctx, sqlRelease, h.arguments())
-}
-
-// declareUnknown makes the record hold; changed as for renew.
-func (s *store) declareUnknown(ctx context.Context, h held) (changed bool, err error) {
-	return s.exec(ctx, sqlDeclareUnknown, h.arguments())
-}
-
-// setRecoveryPoint keeps name and data; changed as for renew.
-func (s *store) setRecoveryPoint(ctx context.Context, h held, name string, data jsontext.Value) (changed bool, err error) {
-	arguments := h.arguments()
-	arguments["name"], arguments["data"] = name, []byte(data)
-	return s.exec(ctx, sqlSetRecoveryPoint, arguments)
-}
-
-func (s *store) exec(ctx context.Context, statement string, arguments pgx.NamedArgs) (changed bool, err error) {
-	batch := &pgx.Batch{}
-	batch.Queue(statement, arguments).Exec(func(tag pgconn.CommandTag) error {
-		changed = tag.RowsAffected() > 0
-		return nil
-	})
-	err = s.send(ctx, batch)
-	return changed, err
+	return after, via.send(ctx, batch)
 }

@@ -163,7 +163,8 @@ func TestAPolicyThatCannotBeReadIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New(Config{Pool: h.pool, Tenants: unread}).Begin(t.Context(), h.caller, charge())
+	h.tenants = unread
+	_, err = h.process(h.pool).Begin(t.Context(), h.caller, charge())
 	wantKind(t, err, problem.KindUnavailable)
 	var records int
 	if err := h.pool.QueryRow(t.Context(), "select count(*) from idempotency_keys").Scan(&records); err != nil || records != 0 {

@@ -49,7 +49,7 @@ func parked(t *testing.T, s *Service, n int) {
 func TestAWaitEndsWithTheReplay(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
-	elsewhere := New(Config{Pool: h.pool, Tenants: h.tenants, PollInterval: 5 * time.Millisecond})
+	elsewhere := h.process(h.pool)
 	for name, service := range map[string]*Service{"this process": h.service, "another process": elsewhere} {
 		req := charge()
 		a := h.acquire(h.caller, req)

@@ -1,0 +1,251 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/problem"
+)
+
+const (
+	// maxBatch is how many entries share a commit at most. Measured on a
+	// prototype: beyond it only the waiting grows.
+	maxBatch = 512
+	// maxQueued bounds what waits for the next batch; no tenant may hold more
+	// than a quarter of it.
+	maxQueued          = 8192
+	maxQueuedPerTenant = maxQueued / 4
+)
+
+// batcher is group commit for one kind of call. Entries that arrive while a
+// batch is being committed form the next one: there is no timer, so an idle
+// service answers at once and a busy one shares its commits.
+//
+// One goroutine owns one connection. What it sends nothing of a caller's
+// cancels; a caller that is gone before its entry is sent is dropped.
+type batcher[E entrant, R any] struct {
+	queue   *queue[E, R]
+	session *session
+	// runFunc answers entries in one transaction, or fails for all of them.
+	// It must be safe to repeat where its outcome is unknown.
+	runFunc func(ctx context.Context, via sender, entries []E) ([]R, error)
+	// alone is where an entry goes that a lock keeps waiting: it never rejoins
+	// a batch.
+	alone   sender
+	nowFunc func() time.Time
+	done    chan struct{} // closed when the goroutine has ended
+}
+
+// entrant is what a batch is made of.
+type entrant interface{ record() ref }
+
+// task is one entry on its way through a batcher.
+type task[E entrant, R any] struct {
+	ctx    context.Context //nolint:containedctx // the caller's, asked once: is it still there?
+	entry  E
+	answer chan answer[R] // of one place: answering never blocks
+}
+
+type answer[R any] struct {
+	result R
+	err    error
+}
+
+func newBatcher[E entrant, R any](own *session, alone sender, nowFunc func() time.Time, run func(context.Context, sender, []E) ([]R, error)) *batcher[E, R] {
+	b := &batcher[E, R]{
+		queue: newQueue[E, R](), session: own, runFunc: run, alone: alone, nowFunc: nowFunc, done: make(chan struct{}),
+	}
+	go b.work()
+	return b
+}
+
+// do answers one entry with the batch that it travels in. A caller that goes
+// away meanwhile gets errGone; its entry may have been written all the same.
+func (b *batcher[E, R]) do(ctx context.Context, e E) (R, error) {
+	t := &task[E, R]{ctx: ctx, entry: e, answer: make(chan answer[R], 1)}
+	if err := b.queue.push(t); err != nil {
+		var none R
+		return none, err
+	}
+	select {
+	case a := <-t.answer:
+		return a.result, a.err
+	case <-ctx.Done():
+		var none R
+		return none, errGone
+	}
+}
+
+// close answers what is queued and ends the goroutine. Later entries are
+// refused as unavailable.
+func (b *batcher[E, R]) close() {
+	b.queue.close()
+	<-b.done
+}
+
+func (b *batcher[E, R]) work() {
+	defer close(b.done)
+	defer b.session.close()
+	for {
+		tasks := b.queue.take(maxBatch)
+		if len(tasks) == 0 {
+			return
+		}
+		present := tasks[:0]
+		for _, t := range tasks {
+			if t.ctx.Err() != nil {
+				t.answer <- answer[R]{err: errGone}
+				continue
+			}
+			present = append(present, t)
+		}
+		if len(present) > 0 {
+			b.flush(present)
+		}
+	}
+}
+
+// flush answers tasks. A batch that PostgreSQL refuses is halved until the
+// entry at fault stands alone: it fails by itself and no neighbour with it.
+func (b *batcher[E, R]) flush(tasks []*task[E, R]) {
+	entries := make([]E, len(tasks))
+	for i, t := range tasks {
+		entries[i] = t.entry
+	}
+	results, err := b.run(entries)
+	switch {
+	case err == nil:
+		for i, t := range tasks {
+			t.answer <- answer[R]{result: results[i]}
+		}
+	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err):
+		for _, t := range tasks {
+			t.answer <- answer[R]{err: err}
+		}
+	case len(tasks) > 1:
+		half := len(tasks) / 2
+		b.flush(tasks[:half])
+		b.flush(tasks[half:])
+	case postgres.IsLockNotAvailable(err):
+		go b.flushAlone(tasks[0])
+	default:
+		tasks[0].answer <- answer[R]{err: err}
+	}
+}
+
+// run repeats a batch as it was while its outcome is unknown, or a deadlock
+// ended it. A row that then carries an entry's own owner, or its completion's
+// own digest, is that entry's success.
+func (b *batcher[E, R]) run(entries []E) (results []R, err error) {
+	ctx := context.Background()
+	err = repeat(ctx, b.nowFunc, func() (err error) {
+		results, err = b.runFunc(ctx, b.session, entries)
+		return err
+	})
+	return results, err
+}
+
+func (b *batcher[E, R]) flushAlone(t *task[E, R]) {
+	results, err := b.runFunc(context.WithoutCancel(t.ctx), b.alone, []E{t.entry})
+	if err != nil {
+		t.answer <- answer[R]{err: err}
+		return
+	}
+	t.answer <- answer[R]{result: results[0]}
+}
+
+// repeat runs a transaction again while its outcome is unknown or a deadlock
+// ended it, for repeatFor at most. The transaction must be safe to repeat.
+func repeat(ctx context.Context, nowFunc func() time.Time, run func() error) error {
+	giveUp := nowFunc().Add(repeatFor)
+	for {
+		err := run()
+		if err == nil || !postgres.IsConnectionError(err) && !postgres.IsDeadlock(err) && !errors.Is(err, errUnknownCommit) {
+			return err
+		}
+		if !nowFunc().Before(giveUp) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(repeatPause):
+		}
+	}
+}
+
+// queue holds the tasks that wait for the next batch, fairly: no tenant fills
+// it, and a batch is taken round-robin by tenant.
+type queue[E entrant, R any] struct {
+	mu      sync.Mutex // guards all below
+	arrived *sync.Cond // something was pushed, or the queue was closed
+	waiting map[auth.TenantID][]*task[E, R]
+	turns   []auth.TenantID // the tenants that wait, next turn first
+	size    int
+	closed  bool
+}
+
+func newQueue[E entrant, R any]() *queue[E, R] {
+	q := &queue[E, R]{waiting: make(map[auth.TenantID][]*task[E, R])}
+	q.arrived = sync.NewCond(&q.mu)
+	return q
+}
+
+// push refuses (problem.KindUnavailable) what finds its tenant's share, or the
+// queue, full.
+func (q *queue[E, R]) push(t *task[E, R]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	tenant := t.entry.record().tenant
+	mine := q.waiting[tenant]
+	switch {
+	case q.closed:
+		return problem.Unavailable(errors.New("the process is stopping"))
+	case q.size >= maxQueued || len(mine) >= maxQueuedPerTenant:
+		return problem.Unavailable(errors.New("the queue is full"))
+	}
+	if len(mine) == 0 {
+		q.turns = append(q.turns, tenant)
+	}
+	q.waiting[tenant] = append(mine, t)
+	q.size++
+	q.arrived.Signal()
+	return nil
+}
+
+// take waits until there is something and returns up to most tasks; none once
+// the queue is closed and empty.
+func (q *queue[E, R]) take(most int) []*task[E, R] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.size == 0 && !q.closed {
+		q.arrived.Wait()
+	}
+	taken := make([]*task[E, R], 0, min(most, q.size))
+	for len(taken) < most && q.size > 0 {
+		tenant := q.turns[0]
+		q.turns = q.turns[1:]
+		mine := q.waiting[tenant]
+		taken = append(taken, mine[0])
+		q.size--
+		if len(mine) == 1 {
+			delete(q.waiting, tenant)
+			continue
+		}
+		mine[0] = nil // the answered task must not be kept by the slice
+		q.waiting[tenant] = mine[1:]
+		q.turns = append(q.turns, tenant)
+	}
+	return taken
+}
+
+func (q *queue[E, R]) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.arrived.Broadcast()
+}
