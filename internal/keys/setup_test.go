@@ -242,3 +242,15 @@ func cancelAfter(ctx context.Context, worker, n int) (context.Context, context.C
 	}
 	return context.WithTimeout(ctx, time.Duration(n*40)*time.Microsecond)
 }
+
+// eventually looks at a condition until it holds, for ten seconds at most.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); <-look.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -28,22 +28,15 @@ func (h *house) wait(ctx context.Context, service *Service, req BeginRequest, d 
 // parked returns once n begins are parked in the service.
 func parked(t *testing.T, s *Service, n int) {
 	t.Helper()
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for deadline := time.Now().Add(10 * time.Second); ; <-look.C {
+	eventually(t, "begins are parked", func() bool {
 		s.waits.mu.Lock()
+		defer s.waits.mu.Unlock()
 		count := 0
 		for _, waiters := range s.waits.records {
 			count += len(waiters)
 		}
-		s.waits.mu.Unlock()
-		if count == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d begins are parked, want %d", count, n)
-		}
-	}
+		return count == n
+	})
 }
 
 func TestAWaitEndsWithTheReplay(t *testing.T) {
