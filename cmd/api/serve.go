@@ -46,17 +46,19 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 			logger.Warn("remove the address file", slog.Any("error", err))
 		}
 	}()
+	keyService := keys.New(keys.Config{
+		Pool:     pool,
+		Tenants:  tenantService,
+		Observer: observer{metrics: metrics, logger: logger},
+		Logger:   logger,
+	})
+	defer keyService.Close() // after the listeners: what they took is answered
 	err = api.Serve(ctx,
 		api.Config{
 			BaseURL: string(cfg.PublicURL),
 			Auth:    authenticator,
 			Tenants: tenantService,
-			Keys: keys.New(keys.Config{
-				Pool:     pool,
-				Tenants:  tenantService,
-				Observer: observer{metrics: metrics, logger: logger},
-				Logger:   logger,
-			}),
+			Keys:    keyService,
 			Metrics: metrics.Handler(logger),
 			Checks:  checks(pool),
 			Logger:  logger,
