@@ -64,6 +64,11 @@ func (s *Service) observe(e *entry, outcome Outcome) {
 // decideOne decides a valid entry, body included. It travels with the batches
 // of its kind.
 func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
+	if kept := s.replays.lookup(e.ref); kept != nil {
+		if outcome, settled, err := s.settle(ctx, e, kept); settled {
+			return outcome, err
+		}
+	}
 	for range maxRounds {
 		made, err := s.inserts.do(ctx, e)
 		if err != nil {
@@ -72,12 +77,18 @@ func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
 		if made != nil {
 			return made.acquired(e), nil
 		}
+		generation := s.replays.before()
 		seen, err := s.reads.do(ctx, e.ref)
 		if err != nil {
 			return nil, translate(err)
 		}
 		outcome, settled, err := s.settle(ctx, e, seen)
 		if settled || err != nil {
+			if replay, ok := outcome.(Replay); ok {
+				kept := *seen // seen is shared by all who read it in one batch
+				kept.response.body = replay.stored.body
+				s.replays.keep(e.ref, &kept, generation)
+			}
 			return outcome, err
 		}
 	}

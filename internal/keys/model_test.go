@@ -294,6 +294,7 @@ where key = $2`
 		p.t.Fatal(err)
 	}
 	p.model.now += d
+	p.forgetReplays()
 }
 
 func TestEveryAnswerIsTheModels(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,6 +30,9 @@ type Config struct {
 	// PollInterval is how often the records that somebody waits for are looked
 	// at; zero means 50 ms. One statement for all of them.
 	PollInterval time.Duration
+	// CacheBytes bounds the replay cache: zero means DefaultCacheBytes, a
+	// negative number none.
+	CacheBytes int64
 }
 
 // Service answers the calls of the wire contract, sections 3 to 5. It is safe
@@ -44,6 +48,9 @@ type Service struct {
 	reads     *batcher[ref, *row]
 	completes *batcher[*completion, *completed]
 	leases    *batcher[*leaseCall, leased]
+	replays   *replays
+	listening sync.WaitGroup     // the listener of replays
+	silence   context.CancelFunc // ends it
 
 	newOwnerFunc func() string
 	nowFunc      func() time.Time // this process's clock: only for how long to go on trying
@@ -73,7 +80,22 @@ func New(c Config) *Service {
 	s.reads = newBatcher(newSession(c.Pool), pool, s.nowFunc, readRows)
 	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(complete))
 	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(runLeaseCalls))
+	s.listen(c)
 	return s
+}
+
+// listen starts the replay cache, and what keeps it honest.
+func (s *Service) listen(c Config) {
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
+	}
+	s.replays = newReplays(c.CacheBytes, s.nowFunc)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.silence = cancel
+	if c.CacheBytes > 0 {
+		l := newListener(c.Pool.Config().ConnConfig, s.replays, c.Logger)
+		s.listening.Go(func() { l.run(ctx) })
+	}
 }
 
 // sorted runs a transaction on its entries in the order of the primary key:
@@ -113,4 +135,6 @@ func (s *Service) Close() {
 	s.completes.close()
 	s.leases.close()
 	s.reads.close()
+	s.silence()
+	s.listening.Wait()
 }
