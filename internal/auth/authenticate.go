@@ -28,6 +28,8 @@ const (
 // goroutines.
 type Authenticator struct {
 	credentials *freshcache.Cache[CredentialID, knownCredential]
+	rows        *store
+	uses        uses
 	nowFunc     func() time.Time
 }
 
@@ -48,7 +50,7 @@ func NewAuthenticator(pool *pgxpool.Pool) (*Authenticator, error) {
 }
 
 func newAuthenticator(rows *store, nowFunc func() time.Time) (*Authenticator, error) {
-	a := &Authenticator{nowFunc: nowFunc}
+	a := &Authenticator{rows: rows, nowFunc: nowFunc}
 	cache, err := freshcache.New(freshcache.Config[CredentialID, knownCredential]{
 		LoadFunc: func(ctx context.Context, id CredentialID) (knownCredential, bool, error) {
 			// The time left is counted from before the question: a key may end
@@ -94,11 +96,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Caller,
 	}
 	// Every test is made for every key: where there is no row, against zeros.
 	same := subtle.ConstantTimeCompare(digest[:], known.digest[:]) == 1
-	lives := a.nowFunc().Before(known.endsAt)
+	now := a.nowFunc()
+	lives := now.Before(known.endsAt)
 	if !found || !same || !lives || known.refused {
 		return Caller{}, unauthenticated()
 	}
-	return known.caller, nil
+	a.uses.note(known.caller, now)
+	caller := known.caller
+	caller.KeyPresented = true
+	return caller, nil
 }
 
 // Forget drops what is known of the credential in this process, so that the

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/problem"
 )
 
@@ -26,7 +27,7 @@ func TestAGoodKeyIsItsCredential(t *testing.T) {
 			params.Namespace = live
 		}
 		credential, key := b.issue(t, tenant, params)
-		want := Caller{Tenant: tenant, Namespace: params.Namespace, Credential: credential.ID, Role: role}
+		want := Caller{Tenant: tenant, Namespace: params.Namespace, Credential: credential.ID, Role: role, KeyPresented: true}
 		if diff := cmp.Diff(b.mustAuthenticate(t, key), want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", role, diff)
 		}
@@ -233,7 +234,7 @@ func TestAnIDThatWasUnknownIsKnownWithin5SecondsOfItsIssue(t *testing.T) {
 	if _, err := b.Authenticate(t.Context(), key.Reveal()); !errors.Is(err, problem.Unauthenticated) {
 		t.Fatal(err)
 	}
-	if _, err := b.admin.rows.Insert(t.Context(), tenant, key, IssueParams{Name: "ops", Role: RoleOps}); err != nil {
+	if _, err := b.admin.rows.Insert(t.Context(), tenant, key, IssueParams{Name: "ops", Role: RoleOps}, audit.Entry{Action: "credential.issue"}); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(trust)

@@ -5,7 +5,13 @@
 // domain packages do), and no other package sees a secret of a credential.
 package auth
 
-import "github.com/google/uuid"
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/onceward/onceward/internal/audit"
+)
 
 // TenantID names a tenant.
 type TenantID uuid.UUID
@@ -32,6 +38,10 @@ const (
 	RoleOps      Role = "ops"
 	RoleResolver Role = "resolver"
 	RoleAdmin    Role = "admin"
+
+	// RoleOperator belongs to no tenant and to no credential: whoever presents
+	// an operator token on the operator's listener.
+	RoleOperator Role = "operator"
 )
 
 // Caller is an authenticated credential. It is passed as an argument from the
@@ -41,10 +51,36 @@ type Caller struct {
 	Namespace  NamespaceID // the one namespace of a service credential; zero for the other roles
 	Credential CredentialID
 	Role       Role
+	// Namespaces are those in which a resolver decides; nil is all of them. The
+	// list is shared and never changed.
+	Namespaces *[]NamespaceID
+	// KeyPresented says that the API key itself came with the request (or, in a
+	// session, within the last ten minutes) and not only a token made from it.
+	KeyPresented bool
+	// RequestID and Address say by which request and from where; the audit
+	// trail keeps them. Empty where the caller came by no request.
+	RequestID string
+	Address   string
 	// TraceID is the W3C trace id of the request, 32 hex digits, or empty. It
 	// is kept with the attempt so that a record leads back to its trace.
 	TraceID string
 	// Suspended is the operator's reason where the tenant is suspended; the
 	// adapter refuses most calls, the calls on a held lease go on.
 	Suspended *string
+}
+
+// Decides says whether the caller's credential names the namespace among those
+// in which it decides.
+func (c Caller) Decides(namespace NamespaceID) bool {
+	return c.Namespaces == nil || slices.Contains(*c.Namespaces, namespace)
+}
+
+// Actor is the caller as the audit trail knows it.
+func (c Caller) Actor() audit.Actor {
+	if c.Role == RoleOperator {
+		return audit.Operator(c.RequestID, c.Address)
+	}
+	return audit.Actor{
+		Kind: audit.ActorCredential, Name: string(c.Credential), Role: string(c.Role), RequestID: c.RequestID, Address: c.Address,
+	}
 }

@@ -72,6 +72,14 @@ func ParseKey(text string) (Key, error) {
 	return Key{text: text}, nil
 }
 
+// ParseCredentialID reads the id of a credential, as it stands in an address.
+func ParseCredentialID(text string) (id CredentialID, ok bool) {
+	if len(text) != idLength || !consistsOf(text, idAlphabet) {
+		return "", false
+	}
+	return CredentialID(text), true
+}
+
 // ID is the public part: it names the credential and may be logged.
 func (k Key) ID() CredentialID {
 	if k.text == "" {

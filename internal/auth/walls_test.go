@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/problem"
 )
 
@@ -19,6 +20,7 @@ func TestAStrangerSeesAndChangesNothing(t *testing.T) {
 	credential, key := b.service(t)
 	stranger, _ := b.service(t)
 	rows := b.admin.rows
+	entry := audit.Entry{Action: "credential.test"}
 
 	calls := map[string]func(t *testing.T){
 		// Names no tenant: its answer says which. It is given a proved id only
@@ -30,20 +32,25 @@ func TestAStrangerSeesAndChangesNothing(t *testing.T) {
 			}
 		},
 		"Insert": func(t *testing.T) {
-			_, err := rows.Insert(t.Context(), stranger.Tenant, mustKey(t, rand.Reader), IssueParams{Name: "in", Role: RoleService, Namespace: credential.Namespace})
+			_, err := rows.Insert(t.Context(), stranger.Tenant, mustKey(t, rand.Reader), IssueParams{Name: "in", Role: RoleService, Namespace: credential.Namespace}, entry)
 			if !errors.Is(err, problem.InvalidRequest) {
 				t.Errorf("into a foreign namespace: %v", err)
 			}
 		},
 		"Replace": func(t *testing.T) {
-			_, err := rows.Replace(t.Context(), stranger.Tenant, credential.ID, mustKey(t, rand.Reader))
-			_, absent := rows.Replace(t.Context(), stranger.Tenant, mustKey(t, rand.Reader).ID(), mustKey(t, rand.Reader))
+			_, err := rows.Replace(t.Context(), stranger.Tenant, credential.ID, mustKey(t, rand.Reader), 0, entry)
+			_, absent := rows.Replace(t.Context(), stranger.Tenant, mustKey(t, rand.Reader).ID(), mustKey(t, rand.Reader), 0, entry)
 			wantSame(t, err, absent)
 		},
 		"Revoke": func(t *testing.T) {
-			err := rows.Revoke(t.Context(), stranger.Tenant, credential.ID)
-			absent := rows.Revoke(t.Context(), stranger.Tenant, mustKey(t, rand.Reader).ID())
+			err := rows.Revoke(t.Context(), stranger.Tenant, credential.ID, entry)
+			absent := rows.Revoke(t.Context(), stranger.Tenant, mustKey(t, rand.Reader).ID(), entry)
 			wantSame(t, err, absent)
+		},
+		"RecordUses": func(t *testing.T) {
+			if err := rows.RecordUses(t.Context(), []use{{stranger.Tenant, credential.ID, 0}}); err != nil {
+				t.Error(err)
+			}
 		},
 		"List": func(t *testing.T) {
 			list, err := rows.List(t.Context(), stranger.Tenant)
