@@ -20,6 +20,8 @@ type config struct {
 	DatabaseURL string `env:"ONCEWARD_DATABASE_URL" help:"PostgreSQL 15 or newer, as postgres://user:password@host:port/database; required"`
 	DBMaxConns  count  `env:"ONCEWARD_DB_MAX_CONNS" envDefault:"0" help:"most database connections of this process; 0 leaves it to pool_max_conns in the URL, else to the larger of 4 and the number of CPUs"`
 
+	ReplayCacheMiB count `env:"ONCEWARD_REPLAY_CACHE_MIB" envDefault:"64" help:"most memory for completed records that are replayed without asking the database, in MiB; 0 keeps none"`
+
 	ListenAddr    listenAddr `env:"ONCEWARD_LISTEN_ADDR" envDefault:"127.0.0.1:8080" help:"host:port of the public API; port 0 takes a free one"`
 	OpsListenAddr listenAddr `env:"ONCEWARD_OPS_LISTEN_ADDR" envDefault:"127.0.0.1:8081" help:"host:port of the operator's listener (/metrics, /readyz with reasons), which no customer may reach; port 0 takes a free one"`
 	PublicURL     publicURL  `env:"ONCEWARD_PUBLIC_URL" help:"address under which callers reach the public API, such as https://api.example.com: the type of every problem begins with it; unset is http:// and the public listener's own address"`

@@ -24,6 +24,7 @@ func TestWithTheDatabaseAloneAllElseHasItsDefault(t *testing.T) {
 	}
 	want := config{
 		DatabaseURL:     "postgres://u:hunter2@db/onceward",
+		ReplayCacheMiB:  64,
 		ListenAddr:      "127.0.0.1:8080",
 		OpsListenAddr:   "127.0.0.1:8081",
 		LogLevel:        logLevel(slog.LevelInfo),
@@ -40,6 +41,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 	got, err := loadConfig([]string{
 		databaseURL,
 		"ONCEWARD_DB_MAX_CONNS=10000",
+		"ONCEWARD_REPLAY_CACHE_MIB=0",
 		"ONCEWARD_LISTEN_ADDR=:0",
 		"ONCEWARD_OPS_LISTEN_ADDR=[::1]:65535",
 		"ONCEWARD_PUBLIC_URL=https://api.example.com/onceward/",

@@ -51,6 +51,8 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 		Tenants:  tenantService,
 		Observer: observer{metrics: metrics, logger: logger},
 		Logger:   logger,
+
+		CacheBytes: cacheBytes(cfg.ReplayCacheMiB),
 	})
 	defer keyService.Close() // after the listeners: what they took is answered
 	err = api.Serve(ctx,
@@ -83,6 +85,14 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// cacheBytes is the setting as keys takes it, where zero means the default.
+func cacheBytes(mib count) int64 {
+	if mib == 0 {
+		return -1
+	}
+	return int64(mib) << 20
 }
 
 // checks are what /readyz asks for beside the listeners themselves.
