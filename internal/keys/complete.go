@@ -135,7 +135,7 @@ func (s *Service) completion(ctx context.Context, caller auth.Caller, req Comple
 	if err != nil {
 		return nil, err
 	}
-	c.digest = digestOf(snapshot.Secret, c.id, req.Response)
+	c.digest = digestOf(newKeyer(snapshot.Secret), c.id, req.Response)
 	c.released = releases(policy.StoreErrors, req.Response.Status)
 	c.prepare(policy)
 	return c, nil
@@ -236,7 +236,7 @@ func (s *Service) late(ctx context.Context, c *completion, r *row, refusal error
 // header pairs and body as sent, before anything is dropped, in whichever
 // format. Absent and empty bodies are equal; outer blanks of a header's value
 // are no part of it.
-func digestOf(secret [32]byte, id ID, r Response) [32]byte {
+func digestOf(k *keyer, id ID, r Response) [32]byte {
 	head := binary.BigEndian.AppendUint64(nil, uint64(r.Status)) //nolint:gosec // 200 to 599
 	if r.BodyOmitted {
 		head = append(head, 1)
@@ -245,7 +245,7 @@ func digestOf(secret [32]byte, id ID, r Response) [32]byte {
 	for i, h := range r.Headers {
 		trimmed[i] = Header{Name: h.Name, Value: trimBlanks(h.Value)}
 	}
-	return keyed(secret, responseDomain, id[:], head, encodeHeaders(trimmed), []byte(r.BodyRef), r.Body)
+	return k.start(responseDomain).bytes(id[:]).bytes(head).bytes(encodeHeaders(trimmed)).text(r.BodyRef).bytes(r.Body).sum()
 }
 
 func validateResponse(r Response, bodyLimit int) error {

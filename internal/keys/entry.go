@@ -18,6 +18,7 @@ type entry struct {
 	snapshot *tenants.Snapshot
 	policy   tenants.Policy
 	by       auth.Caller
+	keyer    *keyer // for the goroutine of the call, never the batcher's
 
 	ref
 	scope     tenants.KeyScope
@@ -57,7 +58,7 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 	operation := v.operation(req)
 	policy := snapshot.Policy(namespace.ID, operation)
 	e := &entry{
-		snapshot: snapshot, policy: policy, by: caller,
+		snapshot: snapshot, policy: policy, by: caller, keyer: newKeyer(snapshot.Secret),
 		ref:   ref{tenant: caller.Tenant, namespace: namespace.ID},
 		scope: namespace.KeyScope, caller: v.caller(req.Caller), operation: operation, key: *req.Key,
 		leaseSeconds:     v.seconds("/lease_seconds", req.LeaseSeconds, 1, MaxLeaseSeconds, int(policy.Lease.Seconds())),
@@ -71,7 +72,7 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 	if err := v.problem(); err != nil {
 		return nil, err
 	}
-	e.id = identity{e.namespace, e.scope, e.caller, e.operation, e.key}.id(snapshot.Secret)
+	e.id = identity{e.namespace, e.scope, e.caller, e.operation, e.key}.id(e.keyer)
 	if err := e.derive(req, newOwner); err != nil {
 		return nil, problem.Internal(err)
 	}
@@ -81,16 +82,15 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 // derive computes what is stored instead of what was sent: fingerprint, owner
 // and metadata.
 func (e *entry) derive(req BeginRequest, newOwner func() string) (err error) {
-	secret := e.snapshot.Secret
 	if req.Fingerprint != nil {
-		e.print, err = printOfDigest(secret, *req.Fingerprint)
+		e.print, err = printOfDigest(e.keyer, *req.Fingerprint)
 	} else {
 		r := req.Request
 		e.payload = &fingerprint.Request{
 			Method: text(r.Method), Path: text(r.Path), Query: text(r.Query), ContentType: text(r.ContentType),
 			Body: r.Body, IgnorePointers: e.policy.IgnorePointers,
 		}
-		e.print, err = printOfRequest(secret, *e.payload)
+		e.print, err = printOfRequest(e.keyer, *e.payload)
 	}
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (e *entry) derive(req BeginRequest, newOwner func() string) (err error) {
 	if req.Owner == nil {
 		owner, e.ownerMinted = newOwner(), true
 	}
-	sum := keyed(secret, ownerDomain, e.id[:], []byte(owner))
+	sum := e.keyer.start(ownerDomain).bytes(e.id[:]).text(owner).sum()
 	copy(e.ownerDigest[:], sum[:])
 	if len(req.Metadata) > 0 {
 		e.metadata, err = json.Marshal(req.Metadata, json.Deterministic(true))
@@ -118,7 +118,7 @@ func (e *entry) printUnder(pointers string) keyedPrint {
 	if r.IgnorePointers, err = pointersOf(pointers); err != nil {
 		return e.print // a mismatch: never a replay that cannot be proved
 	}
-	print, err := printOfRequest(e.snapshot.Secret, r)
+	print, err := printOfRequest(e.keyer, r)
 	if err != nil {
 		return e.print
 	}

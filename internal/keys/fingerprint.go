@@ -35,20 +35,20 @@ type keyedPrint struct {
 }
 
 // printOfDigest is the stored form of a fingerprint that the caller computed.
-func printOfDigest(secret [32]byte, hexDigits string) (keyedPrint, error) {
+func printOfDigest(k *keyer, hexDigits string) (keyedPrint, error) {
 	sum, err := hex.DecodeString(hexDigits)
 	if err != nil {
 		return keyedPrint{}, err
 	}
-	return keyedPrint{sum: keyed(secret, printDomain, sum)}, nil
+	return keyedPrint{sum: k.start(printDomain).bytes(sum).sum()}, nil
 }
 
 // printOfRequest computes the fingerprint of r and its stored form.
-func printOfRequest(secret [32]byte, r fingerprint.Request) (keyedPrint, error) {
+func printOfRequest(k *keyer, r fingerprint.Request) (keyedPrint, error) {
 	result := fingerprint.Compute(r)
-	p := keyedPrint{sum: keyed(secret, printDomain, result.Sum[:]), parts: make([]byte, 0, 4*partSize)}
+	p := keyedPrint{sum: k.start(printDomain).bytes(result.Sum[:]).sum(), parts: make([]byte, 0, 4*partSize)}
 	for i, part := range [4][32]byte{result.MethodSum, result.PathSum, result.QuerySum, result.BodySum} {
-		sum := keyed(secret, partDomain, []byte{byte(i)}, part[:])
+		sum := k.start(partDomain).bytes([]byte{byte(i)}).bytes(part[:]).sum()
 		p.parts = append(p.parts, sum[:partSize]...)
 	}
 	if len(r.IgnorePointers) > 0 {

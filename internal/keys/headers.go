@@ -77,7 +77,7 @@ func namedByConnection(lines []Header) map[string]bool {
 // storable says whether the name is a token and the value UTF-8 without
 // controls but HTAB (RFC 9110, sections 5.1 and 5.5).
 func storable(line Header) bool {
-	if !isToken(line.Name) || !utf8.ValidString(line.Value) {
+	if !made(line.Name, 1, len(line.Name), isTokenByte) || !utf8.ValidString(line.Value) {
 		return false
 	}
 	for _, r := range line.Value {
@@ -86,15 +86,6 @@ func storable(line Header) bool {
 		}
 	}
 	return true
-}
-
-func isToken(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // holdsCredential says whether a value is, letter case apart, Bearer and one

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"hash"
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/tenants"
@@ -49,50 +48,29 @@ type identity struct {
 	key       string
 }
 
-// id derives the record's id. Each part is preceded by its length as an
-// unsigned 64-bit big-endian number, so no two identities run together.
-func (i identity) id(secret [32]byte) ID {
-	var sum [sha256.Size]byte
+// id derives the record's id.
+func (i identity) id(k *keyer) ID {
+	k.start(idDomain).bytes(i.namespace[:]).text(i.caller).text(string(i.scope))
 	if i.scope == tenants.KeyScopeOperation {
-		sum = keyed(secret, idDomain, i.namespace[:], []byte(i.caller), []byte(i.scope), []byte(i.operation), []byte(i.key))
-	} else {
-		sum = keyed(secret, idDomain, i.namespace[:], []byte(i.caller), []byte(i.scope), []byte(i.key))
+		k.text(i.operation)
 	}
+	sum := k.text(i.key).sum()
 	return ID(sum[:16])
-}
-
-// keyed is HMAC-SHA-256 under the tenant's secret over the domain and the
-// fields, each preceded by its length. Whatever is stored about a request or
-// a response goes through it, so that a dump of the database tells nobody
-// what was sent.
-func keyed(secret [32]byte, domain string, fields ...[]byte) [sha256.Size]byte {
-	mac := hmac.New(sha256.New, secret[:])
-	writeField(mac, []byte(domain))
-	for _, f := range fields {
-		writeField(mac, f)
-	}
-	return [sha256.Size]byte(mac.Sum(nil))
-}
-
-func writeField(h hash.Hash, field []byte) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(field)))
-	_, _ = h.Write(length[:]) // a hash never returns an error (package hash)
-	_, _ = h.Write(field)
 }
 
 // leaseToken makes the token of the attempt with that fence: base64url of the
 // fence and the first 16 bytes of an HMAC over id and fence.
-func leaseToken(secret [32]byte, id ID, fence int64) LeaseToken {
+func leaseToken(k *keyer, id ID, fence int64) LeaseToken {
 	var raw [8 + leaseMACSize]byte
 	binary.BigEndian.PutUint64(raw[:8], uint64(fence)) //nolint:gosec // a fence is never negative: microseconds since 1970
-	copy(raw[8:], leaseMAC(secret, id, fence))
+	mac := leaseMAC(k, id, fence)
+	copy(raw[8:], mac[:leaseMACSize])
 	return LeaseToken(base64.RawURLEncoding.EncodeToString(raw[:]))
 }
 
 // fenceOf returns the fence that the token proves; ok is false where the token
 // was never issued for this id. The comparison takes constant time.
-func (t LeaseToken) fenceOf(secret [32]byte, id ID) (fence int64, ok bool) {
+func (t LeaseToken) fenceOf(k *keyer, id ID) (fence int64, ok bool) {
 	var raw [8 + leaseMACSize]byte
 	if len(t) != base64.RawURLEncoding.EncodedLen(len(raw)) {
 		return 0, false
@@ -101,12 +79,12 @@ func (t LeaseToken) fenceOf(secret [32]byte, id ID) (fence int64, ok bool) {
 		return 0, false
 	}
 	fence = int64(binary.BigEndian.Uint64(raw[:8])) //nolint:gosec // the MAC refuses what was never a fence
-	return fence, hmac.Equal(raw[8:], leaseMAC(secret, id, fence))
+	mac := leaseMAC(k, id, fence)
+	return fence, hmac.Equal(raw[8:], mac[:leaseMACSize])
 }
 
-func leaseMAC(secret [32]byte, id ID, fence int64) []byte {
+func leaseMAC(k *keyer, id ID, fence int64) [sha256.Size]byte {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(fence)) //nolint:gosec // as in leaseToken
-	sum := keyed(secret, leaseDomain, id[:], number[:])
-	return sum[:leaseMACSize]
+	return k.start(leaseDomain).bytes(id[:]).bytes(number[:]).sum()
 }

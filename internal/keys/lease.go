@@ -41,7 +41,7 @@ func (s *Service) Renew(ctx context.Context, caller auth.Caller, id, token strin
 	}
 	after, err := s.change(ctx, renewal(h, seconds), errLeaseLost)
 	r := row{fence: h.fence, leaseExpiresAt: after.leaseExpiresAt, hold: after.hold}
-	return r.lease(h.snapshot.Secret, h.id), err
+	return r.lease(newKeyer(h.snapshot.Secret), h.id), err
 }
 
 // Release says that the work did not happen and may be tried again at once.
@@ -70,7 +70,7 @@ func (s *Service) DeclareUnknown(ctx context.Context, caller auth.Caller, id, to
 // over. data is kept as sent. Kinds as for Renew.
 func (s *Service) SetRecoveryPoint(ctx context.Context, caller auth.Caller, id, token string, name *string, data jsontext.Value) error {
 	v := newValidation()
-	if n := len(text(name)); n < 1 || n > MaxRecoveryNameBytes || !printableASCII(text(name)) {
+	if !made(text(name), 1, MaxRecoveryNameBytes, isPrintable) {
 		v.fail("/name", "is required: 1 to %d printable ASCII characters", MaxRecoveryNameBytes)
 	}
 	if len(data) == 0 {
@@ -107,7 +107,7 @@ func (s *Service) hold(ctx context.Context, caller auth.Caller, snapshot *tenant
 		return held{}, errNotFound()
 	}
 	h := held{ref: ref{tenant: caller.Tenant, namespace: caller.Namespace, id: id}, by: caller, snapshot: snapshot}
-	if h.fence, ok = token.fenceOf(snapshot.Secret, id); ok {
+	if h.fence, ok = token.fenceOf(newKeyer(snapshot.Secret), id); ok {
 		return h, nil
 	}
 	if _, err := s.look(ctx, h.ref); err != nil {

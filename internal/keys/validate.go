@@ -3,7 +3,6 @@ package keys
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -25,6 +24,7 @@ const (
 	MaxOwnerBytes        = 128
 	MaxLeaseSeconds      = 3600
 	MaxMetadataPairs     = 16
+	MaxMetadataNameBytes = 40
 	MaxMetadataRunes     = 200
 	MaxRecoveryNameBytes = 64
 	MaxRecoveryDataBytes = 16 << 10
@@ -36,23 +36,38 @@ const (
 	MaxBatchEntries      = 500
 )
 
-//nolint:gochecknoglobals // compiled once; a constant that Go cannot declare
-var (
-	ownerForm        = regexp.MustCompile(`^[A-Za-z0-9_-]{22,128}$`)
-	metadataNameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
-	digestForm       = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	methodForm       = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$") // a token, RFC 9110, section 5.6.2
-)
-
-// printableASCII says whether every byte of s is 0x20 to 0x7E.
-func printableASCII(s string) bool {
+// made says whether s has least to most bytes, all of which are allowed.
+func made(s string, least, most int, allowed func(c byte) bool) bool {
+	if len(s) < least || len(s) > most {
+		return false
+	}
 	for i := range len(s) {
-		if s[i] < 0x20 || s[i] > 0x7e {
+		if !allowed(s[i]) {
 			return false
 		}
 	}
 	return true
 }
+
+func isAlphanumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func isOwnerByte(c byte) bool { return isAlphanumeric(c) || c == '-' || c == '_' }
+
+func isMetadataNameByte(c byte) bool { return isOwnerByte(c) || c == '.' }
+
+func isLowerHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
+
+// isTokenByte is tchar of RFC 9110, section 5.6.2.
+func isTokenByte(c byte) bool {
+	return isAlphanumeric(c) || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+func isPrintable(c byte) bool { return c >= 0x20 && c <= 0x7e }
+
+// printableASCII says whether every byte of s is 0x20 to 0x7E.
+func printableASCII(s string) bool { return made(s, 0, len(s), isPrintable) }
 
 // validateKey checks the idempotency key: the first of the values to be looked
 // at, with kinds of its own.
@@ -91,7 +106,7 @@ func (v *validation) problem() error {
 // space and the path.
 func (v *validation) operation(req BeginRequest) string {
 	if req.Operation != nil {
-		if n := len(*req.Operation); n < 1 || n > MaxOperationBytes || !printableASCII(*req.Operation) {
+		if !made(*req.Operation, 1, MaxOperationBytes, isPrintable) {
 			v.fail("/operation", "must be 1 to %d printable ASCII characters: the route, such as POST /v1/charges/{id}/refund", MaxOperationBytes)
 		}
 		return *req.Operation
@@ -101,7 +116,7 @@ func (v *validation) operation(req BeginRequest) string {
 		return ""
 	}
 	operation := strings.ToUpper(*req.Request.Method) + " " + *req.Request.Path
-	if len(operation) > MaxOperationBytes || !printableASCII(operation) {
+	if !made(operation, 0, MaxOperationBytes, isPrintable) {
 		v.fail("/operation", "name one: method and path together are over %d characters or not printable ASCII", MaxOperationBytes)
 	}
 	return operation
@@ -111,7 +126,7 @@ func (v *validation) caller(caller *string) string {
 	if caller == nil {
 		return ""
 	}
-	if n := len(*caller); n < 1 || n > MaxCallerBytes || !printableASCII(*caller) {
+	if !made(*caller, 1, MaxCallerBytes, isPrintable) {
 		v.fail("/caller", "must be 1 to %d printable ASCII characters; leave it out where every key comes from your own code", MaxCallerBytes)
 	}
 	return *caller
@@ -126,7 +141,7 @@ func (v *validation) payload(req BeginRequest) {
 	case req.Request != nil && req.Fingerprint != nil:
 		v.fail("/fingerprint", "send either request or fingerprint, not both")
 	case req.Fingerprint != nil:
-		if !digestForm.MatchString(*req.Fingerprint) {
+		if !made(*req.Fingerprint, 64, 64, isLowerHex) {
 			v.fail("/fingerprint", "must be 64 lower-case hexadecimal digits")
 		}
 		return
@@ -135,7 +150,7 @@ func (v *validation) payload(req BeginRequest) {
 		return
 	}
 	r := req.Request
-	if r.Method != nil && !methodForm.MatchString(*r.Method) {
+	if r.Method != nil && !made(*r.Method, 1, MaxMethodBytes, isTokenByte) {
 		v.fail("/request/method", "must be a token of 1 to %d ASCII characters", MaxMethodBytes)
 	}
 	if r.Path != nil && (len(*r.Path) < 1 || len(*r.Path) > MaxPathBytes || strings.ContainsAny(*r.Path, "?#")) {
@@ -150,7 +165,7 @@ func (v *validation) owner(owner *string, hold bool) {
 	switch {
 	case owner == nil && hold:
 		v.fail("/owner", "is required where hold applies: without it a lost answer could only end in outcome_unknown; send a random value of %d to %d characters made for this attempt", MinOwnerBytes, MaxOwnerBytes)
-	case owner != nil && !ownerForm.MatchString(*owner):
+	case owner != nil && !made(*owner, MinOwnerBytes, MaxOwnerBytes, isOwnerByte):
 		v.fail("/owner", "must be %d to %d characters of A-Z a-z 0-9 - _, random, made for this attempt", MinOwnerBytes, MaxOwnerBytes)
 	}
 }
@@ -188,7 +203,7 @@ func (v *validation) metadata(metadata map[string]string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
 		value := metadata[name]
-		if !metadataNameForm.MatchString(name) {
+		if !made(name, 1, MaxMetadataNameBytes, isMetadataNameByte) {
 			v.fail("/metadata", "every name must be 1 to 40 characters of A-Z a-z 0-9 _ . -")
 			continue
 		}
