@@ -36,7 +36,7 @@ func (s *Service) CreateNamespace(ctx context.Context, tenant auth.TenantID, par
 		return Namespace{}, problem.Internal(fmt.Errorf("make a namespace id: %w", err))
 	}
 	namespace := Namespace{ID: auth.NamespaceID(id), Name: params.Name, KeyScope: params.KeyScope}
-	if err := s.rows.InsertNamespace(ctx, tenant, namespace); err != nil {
+	if err := s.rows.InsertNamespace(ctx, tenant, namespace, s.entry("namespace.create")); err != nil {
 		return Namespace{}, err
 	}
 	s.snapshots.Forget(tenant)
@@ -47,4 +47,37 @@ func (s *Service) CreateNamespace(ctx context.Context, tenant auth.TenantID, par
 // exist has none.
 func (s *Service) Namespaces(ctx context.Context, tenant auth.TenantID) ([]Namespace, error) {
 	return s.rows.Namespaces(ctx, tenant)
+}
+
+// RenameNamespace gives a namespace of the tenant another name; its key_scope
+// never changes. It returns problem.InvalidRequest, problem.NameTaken, and
+// problem.NotFound where the tenant has no such namespace.
+func (s *Service) RenameNamespace(ctx context.Context, tenant auth.TenantID, id auth.NamespaceID, name string) (Namespace, error) {
+	var v fieldErrors
+	v.name("/name", name)
+	if err := v.err(); err != nil {
+		return Namespace{}, err
+	}
+	namespace, err := s.rows.RenameNamespace(ctx, tenant, id, name, s.entry("namespace.rename"))
+	s.snapshots.Forget(tenant)
+	return namespace, err
+}
+
+// Namespace returns one namespace of the tenant; problem.NotFound where it has
+// none such.
+func (s *Service) Namespace(ctx context.Context, tenant auth.TenantID, id auth.NamespaceID) (Namespace, error) {
+	list, err := s.rows.Namespaces(ctx, tenant)
+	if err != nil {
+		return Namespace{}, err
+	}
+	for _, n := range list {
+		if n.ID == id {
+			return n, nil
+		}
+	}
+	return Namespace{}, namespaceNotFound()
+}
+
+func namespaceNotFound() error {
+	return problem.New(problem.NotFound, "The tenant has no such namespace.")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/freshcache"
 	"github.com/onceward/onceward/internal/problem"
@@ -32,9 +33,14 @@ type Service struct {
 	snapshots *freshcache.Cache[auth.TenantID, *Snapshot]
 	// random is read for ids and for the secrets of tenants.
 	random io.Reader
+	// actor stands in the audit trail for what this Service changes;
+	// keyPresented says that it showed more than a token.
+	actor        audit.Actor
+	keyPresented bool
 }
 
-// New makes a Service on the database of pool.
+// New makes a Service on the database of pool. What it changes is in the name
+// of audit.Local until By says otherwise.
 func New(pool *pgxpool.Pool) (*Service, error) {
 	return newService(&store{db: pool}, time.Now)
 }
@@ -51,7 +57,16 @@ func newService(rows *store, nowFunc func() time.Time) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{rows: rows, snapshots: snapshots, random: rand.Reader}, nil
+	return &Service{rows: rows, snapshots: snapshots, random: rand.Reader, actor: audit.Local(), keyPresented: true}, nil
+}
+
+// By is the same Service in the name of caller: the audit trail names it, and
+// what needs the API key itself is refused (problem.Reauthenticate) where it
+// presented less.
+func (s *Service) By(caller auth.Caller) *Service {
+	changed := *s
+	changed.actor, changed.keyPresented = caller.Actor(), caller.KeyPresented
+	return &changed
 }
 
 // Snapshot is what decides the tenant's calls now: read at most 4 s ago, and

@@ -29,12 +29,11 @@ const (
 // a namespace that the tenant does not have) and problem.NotFound where there
 // is no such tenant.
 func (s *Service) SetPolicy(ctx context.Context, tenant auth.TenantID, row Override) (version int64, err error) {
-	row.StripHeaders = lowered(row.StripHeaders)
-	row.KeepHeaders = lowered(row.KeepHeaders)
+	row = row.lowered()
 	if err := row.validate(); err != nil {
 		return 0, err
 	}
-	version, err = s.rows.PutOverride(ctx, tenant, row)
+	version, err = s.rows.PutOverride(ctx, tenant, row, s.entry("policy.set"))
 	// After a failure too: whether it took effect may not be known.
 	s.snapshots.Forget(tenant)
 	return version, err

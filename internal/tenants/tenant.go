@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
 )
@@ -49,6 +50,12 @@ type Tenant struct {
 	BodyLimit       int // bytes
 	PolicyVersion   int64
 	CreatedAt       time.Time
+	// DeleteAfter is when the removal of its rows begins; zero unless it is
+	// being deleted. DeletedRows is how far the removal is.
+	DeleteAfter time.Time
+	DeletedRows int64
+	// Grace is how long a shortening of existing records waits before it starts.
+	Grace time.Duration
 }
 
 // CreateParams describes a tenant to be made.
@@ -113,7 +120,7 @@ func (s *Service) Create(ctx context.Context, params CreateParams) (Tenant, erro
 	if _, err := io.ReadFull(s.random, secret[:]); err != nil {
 		return Tenant{}, problem.Internal(fmt.Errorf("make a tenant secret: %w", err))
 	}
-	tenant, err := s.rows.InsertTenant(ctx, params, secret)
+	tenant, err := s.rows.InsertTenant(ctx, params, secret, s.entry("tenant.create"))
 	s.snapshots.Forget(params.ID)
 	return tenant, err
 }
@@ -128,18 +135,31 @@ func (s *Service) Tenant(ctx context.Context, id auth.TenantID) (Tenant, error) 
 // characters, is shown to the tenant's callers. A suspended tenant gets the new
 // reason; one that is being deleted is problem.NotFound.
 func (s *Service) Suspend(ctx context.Context, id auth.TenantID, reason string) error {
-	if n := utf8.RuneCountInString(reason); !isText(reason) || n < minReasonLength || n > maxReasonLength {
-		var v fieldErrors
-		v.add("/reason", "%d to %d characters of UTF-8 without controls", minReasonLength, maxReasonLength)
-		return v.err()
+	if err := checkReason(reason); err != nil {
+		return err
 	}
-	return s.rows.SetState(ctx, id, StateSuspended, &reason)
+	entry := s.entry("tenant.suspend")
+	entry.Reason = reason
+	return s.rows.SetState(ctx, id, StateSuspended, &reason, entry)
 }
 
 // Reactivate ends a suspension. An active tenant stays active; one that is
 // being deleted is problem.NotFound.
 func (s *Service) Reactivate(ctx context.Context, id auth.TenantID) error {
-	return s.rows.SetState(ctx, id, StateActive, nil)
+	return s.rows.SetState(ctx, id, StateActive, nil, s.entry("tenant.reactivate"))
+}
+
+func checkReason(reason string) error {
+	var v fieldErrors
+	if n := utf8.RuneCountInString(reason); !isText(reason) || n < minReasonLength || n > maxReasonLength {
+		v.add("/reason", "%d to %d characters of UTF-8 without controls", minReasonLength, maxReasonLength)
+	}
+	return v.err()
+}
+
+// entry begins the audit entry of a change by this Service's actor.
+func (s *Service) entry(action string) audit.Entry {
+	return audit.Entry{Actor: s.actor, Action: action}
 }
 
 func wholeSeconds(d time.Duration) bool { return d%time.Second == 0 }
