@@ -193,7 +193,7 @@ func (v *validation) hold(given *string, policy tenants.Policy) bool {
 	if given != nil && *given != string(tenants.OnLeaseExpiryHold) {
 		v.fail("/on_lease_expiry", `must be "hold"; a begin can ask for hold, never for less than the policy`)
 	}
-	return given != nil || policy.OnLeaseExpiry == tenants.OnLeaseExpiryHold
+	return given != nil && *given == string(tenants.OnLeaseExpiryHold) || policy.OnLeaseExpiry == tenants.OnLeaseExpiryHold
 }
 
 func (v *validation) metadata(metadata map[string]string) {

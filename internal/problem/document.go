@@ -3,6 +3,7 @@ package problem
 import (
 	"errors"
 	"math"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -52,20 +53,36 @@ func (e *Error) Document(baseURL, requestID string) ([]byte, error) {
 	}
 	members = append(members, e.Members...)
 
-	out := []byte{'{'}
+	out := make([]byte, 0, 512)
+	out = append(out, '{')
 	for i, m := range members {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		name, err := jsontext.AppendQuote(nil, m.Name)
-		if err != nil {
+		var err error
+		if out, err = jsontext.AppendQuote(out, m.Name); err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(m.Value, jsontext.AllowInvalidUTF8(true))
-		if err != nil {
+		if out, err = appendValue(append(out, ':'), m.Value); err != nil {
 			return nil, err
 		}
-		out = append(append(append(out, name...), ':'), value...)
 	}
 	return append(out, '}'), nil
+}
+
+// appendValue writes what most members hold without reflection: a storm of
+// refusals is when it counts.
+func appendValue(out []byte, value any) ([]byte, error) {
+	switch v := value.(type) {
+	case string:
+		// What is not UTF-8 becomes U+FFFD: the error says so, and is no reason
+		// to answer nothing.
+		out, _ = jsontext.AppendQuote(out, v)
+		return out, nil
+	case int:
+		return strconv.AppendInt(out, int64(v), 10), nil
+	default:
+		text, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+		return append(out, text...), err
+	}
 }

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/onceward/onceward/internal/problem"
+	"github.com/onceward/onceward/internal/tenants"
+)
+
+// bodyRule is what a call reads: media type and size go together.
+type bodyRule int
+
+const (
+	// noBody reads nothing, whatever is sent.
+	noBody bodyRule = iota
+	// jsonBody is one JSON document: a body at the tenant's limit, with every
+	// byte written as \u00XX, still fits.
+	jsonBody
+	// optionalJSONBody is jsonBody; nothing at all counts as {}.
+	optionalJSONBody
+	// completionBody is jsonBody, or one HTTP message as application/http.
+	completionBody
+	// batchBody is one JSON document of up to maxBatchBytes.
+	batchBody
+)
+
+const (
+	jsonExpansion  = 6        // \u00XX for one byte
+	callRoomBytes  = 64 << 10 // for everything of a call but the body it carries
+	maxBatchBytes  = 16 << 20
+	firstReadBytes = 64 << 10 // reserved before any byte has come, however much is announced
+)
+
+// readBody is the 413 of the order of checks. It reads the whole body, never
+// more than the call may have.
+func (x *exchange) readBody() error {
+	if x.route.body == noBody {
+		return nil
+	}
+	limit, err := x.bodyLimit()
+	if err != nil {
+		return err
+	}
+	if x.request.ContentLength > limit {
+		return requestTooLarge(limit)
+	}
+	// The server's own writer, not the exchange: MaxBytesReader tells it to
+	// close a connection that still has the rest of the body on it.
+	body := http.MaxBytesReader(x.ResponseWriter, x.request.Body, limit)
+	x.body, err = readAll(body, x.request.ContentLength)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return requestTooLarge(limit)
+	case err != nil:
+		x.Header().Set("Connection", "close")
+		return problem.Invalid(problem.Field{Reason: "the body ended before it was whole"})
+	}
+	// The server's read time-out was for the body. From here on it would only
+	// cut off a caller that waits for its answer. A writer that has no
+	// deadlines has none to lift.
+	_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Time{})
+	return nil
+}
+
+func (x *exchange) bodyLimit() (int64, error) {
+	if x.route.body == batchBody {
+		return maxBatchBytes, nil
+	}
+	snapshot, err := x.api.tenants.Snapshot(x.request.Context(), x.caller.Tenant, x.caller.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	if x.isMessage {
+		return messageCallBytes(snapshot), nil
+	}
+	return jsonCallBytes(snapshot), nil
+}
+
+// jsonCallBytes and messageCallBytes are how large one call may be (wire
+// contract, section 1).
+func jsonCallBytes(s *tenants.Snapshot) int64 {
+	return jsonExpansion*int64(s.BodyLimit) + callRoomBytes
+}
+
+func messageCallBytes(s *tenants.Snapshot) int64 { return int64(s.BodyLimit) + callRoomBytes }
+
+func readAll(r io.Reader, announced int64) ([]byte, error) {
+	reserve := min(max(announced, 0), firstReadBytes) + bytes.MinRead
+	buf := bytes.NewBuffer(make([]byte, 0, reserve))
+	_, err := buf.ReadFrom(r)
+	return buf.Bytes(), err
+}
+
+func requestTooLarge(limit int64) error {
+	return problem.New(problem.RequestTooLarge, "This call may have at most %d bytes.", limit)
+}
