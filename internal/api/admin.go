@@ -29,6 +29,15 @@ type Administration struct {
 	Audit       *audit.Log
 	Operators   *auth.Operators // nobody where nil
 	Retentions  tenants.Records
+	Records     Records
+}
+
+// Records is the administration of records: *keys.Service. Every error of it is
+// a *problem.Error.
+type Records interface {
+	Forget(ctx context.Context, caller auth.Caller, req keys.ForgetRequest) error
+	Resolve(ctx context.Context, caller auth.Caller, req keys.ResolveRequest) (keys.Record, error)
+	Search(ctx context.Context, caller auth.Caller, req keys.SearchRequest) (keys.SearchResult, error)
 }
 
 // adminTable is the rows of administration. Every refusal of one of them is
@@ -36,7 +45,14 @@ type Administration struct {
 func adminTable() []route {
 	admin := []auth.Role{auth.RoleAdmin}
 	readers := []auth.Role{auth.RoleOps, auth.RoleResolver, auth.RoleAdmin}
+	deciders := []auth.Role{auth.RoleResolver, auth.RoleAdmin}
 	rows := []route{
+		// Section 5: finding and deciding.
+		{method: http.MethodPost, pattern: "/v1/keys/search", roles: readers, body: jsonBody, call: call((*API).search)},
+		{method: http.MethodPost, pattern: "/v1/keys/{id}/forget", roles: admin, needsKey: true, body: jsonBody, call: call((*API).forget)},
+		{method: http.MethodPost, pattern: "/v1/keys/{id}/resolution", roles: deciders, needsKey: true, body: jsonBody, call: call((*API).resolve)},
+		{method: http.MethodPost, pattern: "/v1/resolutions/batch", roles: deciders, needsKey: true, body: batchBody, call: call((*API).resolveBatch)},
+
 		// Section 6: credentials and namespaces.
 		{method: http.MethodGet, pattern: "/v1/credentials", roles: readers, call: call((*API).listCredentials)},
 		{method: http.MethodPost, pattern: "/v1/credentials", roles: admin, needsKey: true, body: jsonBody, call: call((*API).issueCredential)},

@@ -87,6 +87,23 @@ func (a recordAnswer) send(x *exchange) error {
 
 func (a recordAnswer) members(o *object) {
 	r := a.record
+	a.summary(o)
+	list(o, "history", r.History, attemptMembers)
+	if a.include.Response {
+		if r.Response == nil {
+			o.null(includeResponse)
+		} else {
+			o.object(includeResponse, func(o *object) { responseMembers(o, *r.Response) })
+		}
+	}
+	if a.include.Late {
+		list(o, includeLate, r.Late, lateMembers)
+	}
+}
+
+// summary is the record without what other rows say of it.
+func (a recordAnswer) summary(o *object) {
+	r := a.record
 	o.text("id", r.ID.String())
 	o.text("namespace", r.Namespace.String())
 	o.text("caller", r.Caller)
@@ -110,17 +127,6 @@ func (a recordAnswer) members(o *object) {
 	o.time("created_at", r.CreatedAt)
 	o.time("completed_at", r.CompletedAt)
 	o.time("expires_at", r.ExpiresAt)
-	list(o, "history", r.History, attemptMembers)
-	if a.include.Response {
-		if r.Response == nil {
-			o.null(includeResponse)
-		} else {
-			o.object(includeResponse, func(o *object) { responseMembers(o, *r.Response) })
-		}
-	}
-	if a.include.Late {
-		list(o, includeLate, r.Late, lateMembers)
-	}
 }
 
 // metadataMembers writes the pairs sorted by name. Their names are the

@@ -58,6 +58,9 @@ func (s *Service) beginOne(ctx context.Context, e *entry) (Outcome, error) {
 }
 
 func (s *Service) observe(e *entry, outcome Outcome) {
+	if _, acquired := outcome.(Acquired); acquired {
+		s.feed.note(e.ref)
+	}
 	s.observer.ObserveBegin(e.by, BeginObservation{Operation: e.operation, Caller: e.caller, Key: e.key, Outcome: outcome})
 }
 

@@ -113,7 +113,7 @@ func (s *Service) completedOr(ctx context.Context, c *completion, after *complet
 	if after == nil {
 		return s.completeAgain(ctx, c)
 	}
-	s.waits.wake(c.ref)
+	s.touched(c.ref)
 	return c.answer(after), true, nil
 }
 

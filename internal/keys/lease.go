@@ -152,7 +152,7 @@ func (s *Service) change(ctx context.Context, call *leaseCall, whereOpen func() 
 			return leased{}, translate(err)
 		}
 		if after.changed {
-			s.waits.wake(call.ref)
+			s.touched(call.ref)
 			return after, nil
 		}
 		r, err := s.look(ctx, call.ref)

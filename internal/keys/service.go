@@ -49,6 +49,7 @@ type Service struct {
 	completes *batcher[*completion, *completed]
 	leases    *batcher[*leaseCall, leased]
 	replays   *replays
+	feed      *feed
 	listening sync.WaitGroup     // the listener of replays
 	silence   context.CancelFunc // ends it
 
@@ -81,6 +82,7 @@ func New(c Config) *Service {
 	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(complete))
 	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(runLeaseCalls))
 	s.listen(c)
+	s.feed = newFeed(s.admin(), c.Logger)
 	return s
 }
 
@@ -135,6 +137,7 @@ func (s *Service) Close() {
 	s.completes.close()
 	s.leases.close()
 	s.reads.close()
+	s.feed.close()
 	s.silence()
 	s.listening.Wait()
 }

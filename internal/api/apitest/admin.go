@@ -17,6 +17,7 @@ func (i *Instance) administration(w *World) api.Administration {
 		Credentials: auth.NewCredentials(w.Pool, i.Auth.Forget),
 		Audit:       audit.NewLog(w.Pool),
 		Retentions:  keys.NewRetentions(w.Pool),
+		Records:     i.records,
 		Operators:   auth.NewOperators(OperatorToken, OperatorToken+"-next"),
 	}
 }

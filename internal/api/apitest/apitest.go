@@ -113,11 +113,12 @@ type Instance struct {
 	Auth    *auth.Authenticator
 	Keys    api.Keys
 
-	world *World
-	stop  context.CancelFunc
-	ended chan error
-	once  sync.Once
-	err   error
+	world   *World
+	records *keys.Service
+	stop    context.CancelFunc
+	ended   chan error
+	once    sync.Once
+	err     error
 }
 
 // Start starts one more instance on the world's database.
@@ -133,7 +134,7 @@ func (w *World) Start(tb testing.TB) *Instance {
 	}
 	service := keys.New(keys.Config{Pool: w.Pool, Tenants: i.Tenants, Observer: w.options.observer, Logger: w.options.logger, CacheBytes: w.options.cacheBytes})
 	tb.Cleanup(service.Close) // after Stop, which is registered below and so runs first
-	i.Keys = service
+	i.Keys, i.records = service, service
 	if w.options.keys != nil {
 		i.Keys = w.options.keys(i.Keys)
 	}
