@@ -27,12 +27,17 @@ type tenantRow struct {
 	DeleteAfter         *time.Time
 	DeletedRows         int64
 	GraceSeconds        int64
+	RequestsPerSecond   *int64
+	NewKeysPerMinute    int64
+	MaxLiveRecords      *int64
+	MaxStoredBytes      *int64
 }
 
 // tenantColumns are those of tenantRow.
 const tenantColumns = `
 	tenant_id, name, state, coalesce(suspended_reason, '') as suspended_reason, min_retention_seconds, max_retention_seconds,
-	body_limit_bytes, policy_version, created_at, delete_after, deleted_rows, grace_seconds`
+	body_limit_bytes, policy_version, created_at, delete_after, deleted_rows, grace_seconds,
+	requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes`
 
 func (r tenantRow) tenant() Tenant {
 	t := Tenant{
@@ -47,6 +52,7 @@ func (r tenantRow) tenant() Tenant {
 		CreatedAt:       r.CreatedAt,
 		DeletedRows:     r.DeletedRows,
 		Grace:           time.Duration(r.GraceSeconds) * time.Second,
+		Limits:          Limits{r.RequestsPerSecond, r.NewKeysPerMinute, r.MaxLiveRecords, r.MaxStoredBytes},
 	}
 	if r.DeleteAfter != nil {
 		t.DeleteAfter = *r.DeleteAfter
@@ -62,12 +68,18 @@ type auditedTenant struct {
 	MaxRetentionSeconds int64  `json:"max_retention_seconds"`
 	BodyLimitBytes      int    `json:"body_limit_bytes"`
 	GraceSeconds        int64  `json:"grace_seconds"`
+	RequestsPerSecond   *int64 `json:"requests_per_second"`
+	NewKeysPerMinute    int64  `json:"new_keys_per_minute"`
+	MaxLiveRecords      *int64 `json:"max_live_records"`
+	MaxStoredBytes      *int64 `json:"max_stored_bytes"`
 }
 
 func audited(t Tenant) auditedTenant {
 	return auditedTenant{
 		Name: t.Name, State: t.State, BodyLimitBytes: t.BodyLimit, GraceSeconds: int64(t.Grace / time.Second),
 		MinRetentionSeconds: int64(t.MinRetention / time.Second), MaxRetentionSeconds: int64(t.MaxRetention / time.Second),
+		RequestsPerSecond: t.Limits.RequestsPerSecond, NewKeysPerMinute: t.Limits.NewKeysPerMinute,
+		MaxLiveRecords: t.Limits.LiveRecords, MaxStoredBytes: t.Limits.StoredBytes,
 	}
 }
 

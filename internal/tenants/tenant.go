@@ -55,7 +55,8 @@ type Tenant struct {
 	DeleteAfter time.Time
 	DeletedRows int64
 	// Grace is how long a shortening of existing records waits before it starts.
-	Grace time.Duration
+	Grace  time.Duration
+	Limits Limits
 }
 
 // CreateParams describes a tenant to be made.

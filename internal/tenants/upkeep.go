@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceward/onceward/internal/auth"
 )
 
 // applyBatch is how many records one statement of an application looks at: it
@@ -56,6 +58,50 @@ func (u *Upkeep) apply(ctx context.Context, c dueChange) error {
 		}
 		c.position = step.Last
 		going = going && step.Seen > 0
+	}
+	return nil
+}
+
+// removeBatch is how many rows one statement of a removal takes away.
+const removeBatch = 1000
+
+// RemoveTenants takes away everything of the tenants whose deletion is past its
+// grace, in batches; how far it is stands in the tenant's own row, which goes
+// last. One tenant's failure does not stop the others.
+func (u *Upkeep) RemoveTenants(ctx context.Context) error {
+	due, err := u.rows.DueRemovals(ctx)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	tables, err := u.rows.TenantTables(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, tenant := range due {
+		if err := u.remove(ctx, tenant, tables); err != nil {
+			errs = append(errs, fmt.Errorf("remove tenant %s: %w", tenant, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (u *Upkeep) remove(ctx context.Context, tenant auth.TenantID, tables []string) error {
+	for _, table := range tables {
+		for full := true; full; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			removed, err := u.rows.Remove(ctx, tenant, table, removeBatch)
+			if err != nil {
+				return err
+			}
+			if full = removed == removeBatch; removed > 0 {
+				if err := u.rows.NoteRemoved(ctx, tenant, removed); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }

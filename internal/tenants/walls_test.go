@@ -135,6 +135,49 @@ func TestAStrangerSeesAndChangesNothing(t *testing.T) {
 				t.Errorf("%v, %v", going, err)
 			}
 		},
+		"ChangeTenant": func() {
+			_, err := rows.ChangeTenant(t.Context(), copycat.ID, entry, func(c *changing) error {
+				c.Name = "changed"
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		// The operator's list and those of jobs: they show no tenant to another.
+		"Tenants": func() {
+			if list, _, err := rows.Tenants(t.Context(), auth.TenantID{}, 10); err != nil || len(list) != 3 {
+				t.Errorf("%+v, %v", list, err)
+			}
+		},
+		"DueRemovals": func() {
+			if list, err := rows.DueRemovals(t.Context()); err != nil || len(list) != 0 {
+				t.Errorf("%+v, %v", list, err)
+			}
+		},
+		"TenantTables": func() {
+			if list, err := rows.TenantTables(t.Context()); err != nil || list[len(list)-1] != "tenants" {
+				t.Errorf("%+v, %v", list, err)
+			}
+		},
+		"Remove": func() {
+			tables, err := rows.TenantTables(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range tables { // neither is being deleted
+				for _, tenant := range []auth.TenantID{stranger.ID, owner.ID} {
+					if removed, err := rows.Remove(t.Context(), tenant, table, 10); err != nil || removed != 0 {
+						t.Errorf("%s: %d, %v", table, removed, err)
+					}
+				}
+			}
+		},
+		"NoteRemoved": func() {
+			if err := rows.NoteRemoved(t.Context(), stranger.ID, 1); err != nil {
+				t.Error(err)
+			}
+		},
 		"Namespaces": func() {
 			list, err := rows.Namespaces(t.Context(), auth.TenantID(uuid.New()))
 			if err != nil || len(list) != 0 {
