@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,6 +31,7 @@ type Authenticator struct {
 	credentials *freshcache.Cache[CredentialID, knownCredential]
 	rows        *store
 	uses        uses
+	tokens      *Tokens // nil: none are accepted
 	nowFunc     func() time.Time
 }
 
@@ -75,7 +77,11 @@ func newAuthenticator(rows *store, nowFunc func() time.Time) (*Authenticator, er
 	return a, nil
 }
 
-// Authenticate returns who presents token, an API key. A suspended tenant's
+// Accept makes it take tokens beside API keys. To be called before the first
+// use.
+func (a *Authenticator) Accept(tokens *Tokens) { a.tokens = tokens }
+
+// Authenticate returns who presents token, an API key or a JWT made of one. A suspended tenant's
 // caller is returned with Suspended set: which calls go on is the route's
 // affair.
 //
@@ -85,6 +91,9 @@ func newAuthenticator(rows *store, nowFunc func() time.Time) (*Authenticator, er
 // asked. Text that is no key costs no question to the database. An unknown id
 // and a wrong secret cost the same.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (Caller, error) {
+	if a.tokens != nil && looksLikeToken(token) {
+		return a.authenticateToken(ctx, token)
+	}
 	key, err := ParseKey(token)
 	if err != nil {
 		return Caller{}, unauthenticated()
@@ -105,6 +114,32 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Caller,
 	caller := known.caller
 	caller.KeyPresented = true
 	return caller, nil
+}
+
+// authenticateToken finds the credential of a token that is good by itself: it
+// dies with that, and with every change of what it says of it.
+func (a *Authenticator) authenticateToken(ctx context.Context, text string) (Caller, error) {
+	c, err := a.tokens.verify(ctx, text)
+	switch {
+	case errors.Is(err, errKeys):
+		return Caller{}, problem.Unavailable(err)
+	case err != nil:
+		return Caller{}, unauthenticated()
+	}
+	id, ok := ParseCredentialID(c.Subject)
+	if !ok {
+		return Caller{}, unauthenticated()
+	}
+	known, found, err := a.credentials.Get(ctx, id)
+	if err != nil {
+		return Caller{}, problem.Unavailable(err)
+	}
+	now := a.nowFunc()
+	if !found || known.refused || !now.Before(known.endsAt) || !c.fits(known.caller) {
+		return Caller{}, unauthenticated()
+	}
+	a.uses.note(known.caller, now)
+	return known.caller, nil
 }
 
 // Forget drops what is known of the credential in this process, so that the
