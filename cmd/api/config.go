@@ -17,7 +17,7 @@ import (
 // what zero does, is what `api help` prints; an empty variable counts as one
 // that is not set.
 type config struct {
-	DatabaseURL string `env:"ONCEWARD_DATABASE_URL" help:"PostgreSQL 15 or newer, as postgres://user:password@host:port/database; required"`
+	DatabaseURL string `env:"ONCEWARD_DATABASE_URL" secret:"true" help:"PostgreSQL 15 or newer, as postgres://user:password@host:port/database; required"`
 	DBMaxConns  count  `env:"ONCEWARD_DB_MAX_CONNS" envDefault:"0" help:"most database connections of this process; 0 leaves it to pool_max_conns in the URL, else to the larger of 4 and the number of CPUs"`
 
 	ReplayCacheMiB count `env:"ONCEWARD_REPLAY_CACHE_MIB" envDefault:"64" help:"most memory for completed records that are replayed without asking the database, in MiB; 0 keeps none"`
@@ -29,6 +29,11 @@ type config struct {
 
 	OperatorToken     tokens `env:"ONCEWARD_OPERATOR_TOKEN" help:"tokens of the operator, comma separated, 32 to 512 characters each: two are valid while one replaces the other; unset lets no operator in"`
 	OperatorTokenFile tokens `env:"ONCEWARD_OPERATOR_TOKEN_FILE,file" help:"file to read them from instead, such as a mounted secret"`
+
+	JWTSecret     jwtSecret `env:"ONCEWARD_JWT_SECRET" secret:"true" help:"32 bytes in base64 under which the keys that sign tokens are sealed in the database; the keys make themselves and rotate every 30 days; unset, with no keys file either, makes no tokens"`
+	JWTSecretFile jwtSecret `env:"ONCEWARD_JWT_SECRET_FILE,file" secret:"true" help:"file to read it from instead, such as a mounted secret"`
+	JWTKeysFile   string    `env:"ONCEWARD_JWT_KEYS_FILE,file" secret:"true" help:"file with Ed25519 keys (PKCS #8, PEM) that sign tokens, kept by you: the first one signs, all verify; in place of keys in the database"`
+	JWTIssuer     string    `env:"ONCEWARD_JWT_ISSUER" help:"issuer that tokens name, the same on every process; unset is ONCEWARD_PUBLIC_URL, else onceward"`
 
 	LogLevel        logLevel `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 	ShutdownTimeout duration `env:"ONCEWARD_SHUTDOWN_TIMEOUT" envDefault:"8s" help:"how long running requests are given after SIGTERM or SIGINT before they are cut off; 1s to 5m"`
@@ -51,9 +56,23 @@ func loadConfig(environ []string) (config, error) {
 	if len(cfg.OperatorToken) > 0 && len(cfg.OperatorTokenFile) > 0 {
 		errs = append(errs, errors.New("ONCEWARD_OPERATOR_TOKEN and ONCEWARD_OPERATOR_TOKEN_FILE are both set: keep one"))
 	}
+	if set := []bool{cfg.JWTSecret != "", cfg.JWTSecretFile != "", cfg.JWTKeysFile != ""}; countSet(set) > 1 {
+		errs = append(errs, errors.New("more than one of ONCEWARD_JWT_SECRET, ONCEWARD_JWT_SECRET_FILE and ONCEWARD_JWT_KEYS_FILE is set: keep one"))
+	}
+	cfg.JWTSecret += cfg.JWTSecretFile
+	cfg.JWTSecretFile = ""
 	cfg.OperatorToken = append(cfg.OperatorToken, cfg.OperatorTokenFile...)
 	cfg.OperatorTokenFile = nil
 	return cfg, errors.Join(errs...)
+}
+
+func countSet(set []bool) (n int) {
+	for _, s := range set {
+		if s {
+			n++
+		}
+	}
+	return n
 }
 
 // sentences says what the library found in terms of variables instead of fields.
@@ -88,13 +107,26 @@ const usage = `Onceward's API: answers begins and completions from one PostgreSQ
 Usage:
   api           serve until SIGTERM or SIGINT
   api migrate   bring the database's schema up to date, and end
+  api config    show what the environment makes of every variable, and end
   api help      show this
 
-Environment:
+Administration, each with its flags (api tenant create -help); the answer is JSON:
 `
 
 func printHelp(w io.Writer) error {
 	if _, err := io.WriteString(w, usage); err != nil {
+		return err
+	}
+	list := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, c := range commands() {
+		if _, err := fmt.Fprintf(list, "  api %s\t%s\n", c.words, c.does); err != nil {
+			return err
+		}
+	}
+	if err := list.Flush(); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "\nEnvironment:\n"); err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

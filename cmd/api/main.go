@@ -6,10 +6,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/onceward/onceward/internal/postgres"
@@ -28,33 +31,67 @@ func main() {
 
 // run is the whole process: it returns when ctx ends, or when it cannot go on.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
-	command := ""
+	word := ""
 	if len(args) > 0 {
-		command = args[0]
+		word = args[0]
 	}
+	if word == "help" || word == "-h" || word == "-help" || word == "--help" {
+		return printHelp(stdout)
+	}
+	administer, rest := findCommand(args)
 	switch {
+	case administer != nil:
+		return runCommand(ctx, administer, rest, environ, stdout, stderr)
+	case word == "tenant" || word == "credential":
+		return fmt.Errorf("there is no command %q; api help shows what there is", strings.Join(args[:min(len(args), 2)], " "))
 	case len(args) > 1:
 		return fmt.Errorf("%q is one argument too many; api help shows what there is", args[1])
-	case command == "help" || command == "-h" || command == "-help" || command == "--help":
-		return printHelp(stdout)
-	case command != "" && command != "migrate":
-		return fmt.Errorf("there is no command %q; api help shows what there is", command)
+	case word != "" && word != "migrate" && word != "config":
+		return fmt.Errorf("there is no command %q; api help shows what there is", word)
 	}
 	cfg, err := loadConfig(environ)
 	if err != nil {
 		return err
 	}
+	if word == "config" {
+		return printConfig(cfg, stdout)
+	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
 	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api"})
-	if err != nil && ctx.Err() != nil && command != "migrate" {
+	if err != nil && ctx.Err() != nil && word != "migrate" {
 		return nil // told to end before it had begun
 	}
 	if err != nil {
 		return err
 	}
 	defer closePool(pool, logger)
-	if command == "migrate" {
+	if word == "migrate" {
 		return postgres.Migrate(ctx, pool, logger)
 	}
 	return serve(ctx, cfg, pool, logger)
+}
+
+// runCommand administers and ends.
+func runCommand(ctx context.Context, c *command, args, environ []string, stdout, stderr io.Writer) error {
+	do, err := c.parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	cfg, err := loadConfig(environ)
+	if err != nil {
+		return err
+	}
+	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api-" + c.words})
+	if err != nil {
+		return err
+	}
+	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.slog()))
+	a, err := newAdministration(pool)
+	if err != nil {
+		return err
+	}
+	return told(do(ctx, a, stdout))
 }

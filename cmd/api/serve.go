@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,17 +10,22 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/api"
+	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
 	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
 	"github.com/onceward/onceward/internal/tenants"
+	"github.com/onceward/onceward/internal/worker"
 )
 
 // poolCloseTimeout is how long connections may take to come back at the end.
@@ -37,6 +43,14 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 		return fmt.Errorf("set up tenants: %w", err)
 	}
 	metrics := telemetry.NewMetrics()
+	log := audit.NewLog(pool)
+	signed, err := newTokens(cfg, pool, log)
+	if err != nil {
+		return err
+	}
+	if signed != nil {
+		authenticator.Accept(signed)
+	}
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -46,24 +60,50 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 			logger.Warn("remove the address file", slog.Any("error", err))
 		}
 	}()
+	desk, err := worker.NewDesk(pool, logger)
+	if err != nil {
+		return err
+	}
+	jobs, err := desk.UI(ctx)
+	if err != nil {
+		return err
+	}
+	recorder, stopCapture := startCapture(pool, metrics, logger)
+	defer stopCapture() // after the last answer
 	keyService := keys.New(keys.Config{
 		Pool:     pool,
 		Tenants:  tenantService,
-		Observer: observer{metrics: metrics, logger: logger},
+		Observer: api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
 		Logger:   logger,
 
 		CacheBytes: cacheBytes(cfg.ReplayCacheMiB),
 	})
 	defer keyService.Close() // after the listeners: what they took is answered
+	var recording sync.WaitGroup
+	recording.Go(func() { authenticator.RecordUses(ctx, logger) })
+	defer recording.Wait()
+	defer cancel(nil) // before the wait: it ends the recording
 	err = api.Serve(ctx,
 		api.Config{
 			BaseURL: string(cfg.PublicURL),
 			Auth:    authenticator,
 			Tenants: tenantService,
 			Keys:    keyService,
-			Metrics: metrics.Handler(logger),
-			Checks:  checks(pool),
-			Logger:  logger,
+			Admin: api.Administration{
+				Tenants:     tenantService,
+				Credentials: auth.NewCredentials(pool, authenticator.Forget),
+				Audit:       log,
+				Operators:   auth.NewOperators(cfg.OperatorToken...),
+				Tokens:      signed,
+				Retentions:  keys.NewRetentions(pool),
+				Records:     keyService,
+			},
+			Analytics: analytics.NewService(pool),
+			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Logger: logger}), desk},
+			Metrics:   metrics.Handler(logger),
+			Jobs:      jobs,
+			Checks:    checks(pool),
+			Logger:    logger,
 		},
 		api.ServeConfig{
 			PublicAddr:      string(cfg.ListenAddr),
@@ -93,6 +133,26 @@ func cacheBytes(mib count) int64 {
 		return -1
 	}
 	return int64(mib) << 20
+}
+
+// newTokens makes tokens as the environment says; nil: none.
+func newTokens(cfg config, pool *pgxpool.Pool, log *audit.Log) (*auth.Tokens, error) {
+	var source auth.KeySource
+	var err error
+	switch {
+	case cfg.JWTKeysFile != "":
+		if source, err = auth.KeysFromPEM([]byte(cfg.JWTKeysFile)); err != nil {
+			return nil, fmt.Errorf("ONCEWARD_JWT_KEYS_FILE %w", err)
+		}
+	case cfg.JWTSecret != "":
+		if source, err = auth.KeysInDatabase(pool, cfg.JWTSecret.bytes()); err != nil {
+			return nil, fmt.Errorf("set up signing keys: %w", err)
+		}
+	default:
+		return nil, nil //nolint:nilnil // no tokens is a setting
+	}
+	issuer := cmp.Or(cfg.JWTIssuer, string(cfg.PublicURL), "onceward")
+	return auth.NewTokens(source, issuer, log), nil
 }
 
 // checks are what /readyz asks for beside the listeners themselves.

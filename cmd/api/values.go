@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,3 +131,31 @@ func (t tokens) GoString() string { return "[redacted]" }
 
 // LogValue keeps them out of slog.
 func (t tokens) LogValue() slog.Value { return slog.StringValue(t.String()) }
+
+// jwtSecret is 32 bytes, or empty.
+type jwtSecret string
+
+// UnmarshalText reads base64 (RFC 4648, section 4), with or without padding.
+func (j *jwtSecret) UnmarshalText(text []byte) error {
+	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(string(text)), "="))
+	if err != nil || len(raw) != 32 {
+		return errors.New("is not 32 bytes in base64: make one with openssl rand -base64 32")
+	}
+	*j = jwtSecret(raw)
+	return nil
+}
+
+// bytes are the 32; zero where it is empty.
+func (j jwtSecret) bytes() (secret [32]byte) {
+	copy(secret[:], j)
+	return secret
+}
+
+// String keeps it out of logs.
+func (j jwtSecret) String() string { return "[redacted]" }
+
+// GoString keeps it out of %#v.
+func (j jwtSecret) GoString() string { return "[redacted]" }
+
+// LogValue keeps it out of slog.
+func (j jwtSecret) LogValue() slog.Value { return slog.StringValue(j.String()) }

@@ -28,6 +28,7 @@ type Administration struct {
 	Credentials *auth.Credentials
 	Audit       *audit.Log
 	Operators   *auth.Operators // nobody where nil
+	Tokens      *auth.Tokens    // none are made where nil
 	Retentions  tenants.Records
 	Records     Records
 }
