@@ -17,6 +17,7 @@ import (
 	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/problem"
 	"github.com/onceward/onceward/internal/tenants"
 )
@@ -31,6 +32,8 @@ type Administration struct {
 	Tokens      *auth.Tokens    // none are made where nil
 	Retentions  tenants.Records
 	Records     Records
+	Limits      *limits.Limiter // no limit is kept where nil
+	Usage       *limits.Usage
 }
 
 // Records is the administration of records: *keys.Service. Every error of it is
@@ -73,6 +76,7 @@ func adminTable() []route {
 		{method: http.MethodPut, pattern: "/v1/retention", roles: admin, body: jsonBody, call: call((*API).putRetention)},
 		{method: http.MethodPost, pattern: "/v1/retention/preview", roles: admin, body: jsonBody, call: call((*API).previewRetention)},
 		{method: http.MethodDelete, pattern: "/v1/retention/change", roles: admin, call: call((*API).cancelRetention)},
+		{method: http.MethodGet, pattern: "/v1/usage", roles: readers, query: []string{"from", "to"}, call: call((*API).usage)},
 		{method: http.MethodGet, pattern: "/v1/audit", roles: readers, query: []string{"action", "actor", "object", "since", "until", "limit", "cursor"}, call: call((*API).listAudit)},
 	}
 	for i := range rows {

@@ -58,6 +58,7 @@ func (s *Service) beginOne(ctx context.Context, e *entry) (Outcome, error) {
 }
 
 func (s *Service) observe(e *entry, outcome Outcome) {
+	s.settleAdmission(e, outcome)
 	if _, acquired := outcome.(Acquired); acquired {
 		s.feed.note(e.ref)
 	}
@@ -73,12 +74,14 @@ func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
 		}
 	}
 	for range maxRounds {
-		made, err := s.inserts.do(ctx, e)
-		if err != nil {
-			return nil, translate(err)
-		}
-		if made != nil {
-			return made.acquired(e), nil
+		if e.refusal == nil {
+			made, err := s.inserts.do(ctx, e)
+			if err != nil {
+				return nil, translate(err)
+			}
+			if made != nil {
+				return made.acquired(e), nil
+			}
 		}
 		generation := s.replays.before()
 		seen, err := s.reads.do(ctx, e.ref)
@@ -103,7 +106,12 @@ func (s *Service) entry(ctx context.Context, caller auth.Caller, req BeginReques
 	if err != nil {
 		return nil, err
 	}
-	return newEntry(caller, snapshot, req, s.newOwnerFunc)
+	e, err := newEntry(caller, snapshot, req, s.newOwnerFunc)
+	if err != nil {
+		return nil, err
+	}
+	s.admit(e)
+	return e, nil
 }
 
 // begin decides entries that name each record once, all in the same round
@@ -153,12 +161,26 @@ func (s *Service) beginRound(ctx context.Context, entries []*entry, results []re
 // that is one already.
 func (s *Service) insertThenRead(ctx context.Context, sorted []*entry) (made []*inserted, rows []*row, err error) {
 	pool := pooled(*s.store)
-	err = repeat(ctx, s.nowFunc, func() (err error) {
-		made, err = insert(ctx, pool, sorted)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
+	made = make([]*inserted, len(sorted))
+	var admitted []*entry
+	var admittedPlaces []int
+	for i, e := range sorted {
+		if e.refusal == nil {
+			admitted, admittedPlaces = append(admitted, e), append(admittedPlaces, i)
+		}
+	}
+	if len(admitted) > 0 {
+		var results []*inserted
+		err = repeat(ctx, s.nowFunc, func() (err error) {
+			results, err = insert(ctx, pool, admitted)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for n, i := range admittedPlaces {
+			made[i] = results[n]
+		}
 	}
 	var losers []ref
 	var places []int
@@ -198,6 +220,10 @@ func (s *Service) settle(ctx context.Context, e *entry, seen *row) (outcome Outc
 // decide decides about the row that an entry met and writes what was decided;
 // settled is false where the row changed or went away meanwhile.
 func (s *Service) decide(ctx context.Context, e *entry, seen *row) (outcome Outcome, settled bool, err error) {
+	if e.refusal != nil && (seen == nil || seen.expired()) {
+		s.admission.Refused(e.tenant)
+		return nil, true, e.refusal
+	}
 	if seen == nil {
 		return nil, false, nil
 	}

@@ -38,6 +38,7 @@ type entry struct {
 	metadata         []byte // JSON object, or nil
 
 	jitter   float64 // 0 to 1, for Retry-After
+	refusal  error   // why it may make no new record; nil: it may
 	noResume bool    // an earlier entry of the same batch holds the record
 }
 

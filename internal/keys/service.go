@@ -25,8 +25,10 @@ type Snapshots interface {
 type Config struct {
 	Pool     *pgxpool.Pool
 	Tenants  Snapshots
-	Observer Observer     // nil: nobody is told
-	Logger   *slog.Logger // nil: discarded
+	Observer Observer // nil: nobody is told
+	// Admission limits new records; nil: there is no limit.
+	Admission Admission
+	Logger    *slog.Logger // nil: discarded
 	// PollInterval is how often the records that somebody waits for are looked
 	// at; zero means 50 ms. One statement for all of them.
 	PollInterval time.Duration
@@ -41,8 +43,10 @@ type Service struct {
 	store    *store
 	tenants  Snapshots
 	observer Observer
-	logger   *slog.Logger
-	waits    *waits
+	// admission is asked before a record is made.
+	admission Admission
+	logger    *slog.Logger
+	waits     *waits
 
 	inserts   *batcher[*entry, *inserted]
 	reads     *batcher[ref, *row]
@@ -63,6 +67,9 @@ func New(c Config) *Service {
 	if c.Observer == nil {
 		c.Observer = discard{}
 	}
+	if c.Admission == nil {
+		c.Admission = admitAll{}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -71,7 +78,7 @@ func New(c Config) *Service {
 	}
 	st := &store{pool: c.Pool}
 	s := &Service{
-		store: st, tenants: c.Tenants, observer: c.Observer, logger: c.Logger,
+		store: st, tenants: c.Tenants, observer: c.Observer, admission: c.Admission, logger: c.Logger,
 		waits:        newWaits(st, c.PollInterval, c.Logger),
 		newOwnerFunc: rand.Text, // 26 characters of base 32: at least 128 bits
 		nowFunc:      time.Now,

@@ -15,6 +15,7 @@ type Snapshot struct {
 	MinRetention  time.Duration
 	MaxRetention  time.Duration
 	PolicyVersion int64
+	Limits        Limits
 
 	namespaces map[auth.NamespaceID]Namespace
 	overrides  map[overrideKey]Override

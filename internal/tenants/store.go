@@ -33,6 +33,10 @@ func (s *store) Snapshot(ctx context.Context, tenant auth.TenantID) (snapshot *S
 		       t.min_retention_seconds,
 		       t.max_retention_seconds,
 		       t.policy_version,
+		       t.requests_per_second,
+		       t.new_keys_per_minute,
+		       t.max_live_records,
+		       t.max_stored_bytes,
 		       (select coalesce(json_agg(json_build_object(
 		                   'id', n.namespace_id,
 		                   'name', n.name,
@@ -60,7 +64,8 @@ func (s *store) Snapshot(ctx context.Context, tenant auth.TenantID) (snapshot *S
 	var secret, namespaces, policies []byte
 	var minSeconds, maxSeconds int64
 	err = s.db.QueryRow(ctx, query, pgx.NamedArgs{"tenant": uuid.UUID(tenant)}).Scan(
-		&secret, &base.BodyLimit, &minSeconds, &maxSeconds, &base.PolicyVersion, &namespaces, &policies)
+		&secret, &base.BodyLimit, &minSeconds, &maxSeconds, &base.PolicyVersion,
+		&base.Limits.RequestsPerSecond, &base.Limits.NewKeysPerMinute, &base.Limits.LiveRecords, &base.Limits.StoredBytes, &namespaces, &policies)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, false, nil
 	}
