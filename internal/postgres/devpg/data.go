@@ -19,7 +19,7 @@ import (
 
 const (
 	// passwordFile lies in the data folder and belongs to the server's user.
-	passwordFile = "onceward-password" //nolint:gosec // a file's name
+	passwordFile = "onceward-password"
 
 	passwordBytes = 32
 

@@ -118,7 +118,7 @@ type Server struct {
 // The context bounds the start, not the server's life.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Fast && opts.DataDir != "" {
-		return nil, errors.New("Fast is for throw-away servers: a data folder that is kept would not survive a crash")
+		return nil, errors.New("the option Fast is for throw-away servers: a data folder that is kept would not survive a crash")
 	}
 	h, err := openHome(ctx, opts)
 	if err != nil {

@@ -78,7 +78,7 @@ func ourTempDir(t *testing.T) string {
 // too, unlike t.TempDir, whose parent only its owner may enter.
 func reachableDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(ourTempDir(t), "onceward-devpgtest-")
+	dir, err := os.MkdirTemp(ourTempDir(t), "onceward-devpgtest-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func removeAbandoned(temp string) {
 	bases, _ := filepath.Glob(filepath.Join(temp, throwAwayPrefix+"*"))
 	for _, base := range bases {
 		info, err := os.Lstat(base)
-		if err != nil || !ownedByCaller(base) || time.Since(info.ModTime()) < staleAge {
+		if err != nil || !ownedByCaller(base) || time.Since(info.ModTime()) < staleAge { //nolint:forbidigo // against the clock that the file system goes by
 			continue
 		}
 		h := &home{base: base, data: filepath.Join(base, "data")}
@@ -169,7 +169,7 @@ var errLocked = errors.New("locked by another process")
 // lockFile opens path and locks it until the file is closed, which the kernel
 // does for a process that dies.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600) //nolint:gosec // our own path
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}

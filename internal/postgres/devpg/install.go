@@ -95,13 +95,13 @@ func npmInstall(ctx context.Context, prefix, pkgDir, spec string) error {
 	// umask: the server may run as another user, who must be able to read what
 	// is installed. Scripts are not run, so that only the one known to be
 	// needed is: it makes the links between the libraries.
-	install := exec.CommandContext(ctx, "/bin/sh", "-c", `umask 022 && exec npm "$@"`, "npm",
+	install := exec.CommandContext(ctx, "/bin/sh", "-c", `umask 022 && exec npm "$@"`, "npm", //nolint:gosec // its arguments are ours
 		"install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error",
 		"--fetch-retries=1", "--prefix", prefix, spec)
 	if out, err := install.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm install %s: %w: %s", spec, err, oneLine(string(out)))
 	}
-	hydrate := exec.CommandContext(ctx, "node", filepath.Join(pkgDir, "scripts", "hydrate-symlinks.js"))
+	hydrate := exec.CommandContext(ctx, "node", filepath.Join(pkgDir, "scripts", "hydrate-symlinks.js")) //nolint:gosec // the folder is ours
 	hydrate.Dir = pkgDir
 	if out, err := hydrate.CombinedOutput(); err != nil {
 		return fmt.Errorf("link the libraries of %s: %w: %s", spec, err, oneLine(string(out)))
@@ -217,7 +217,7 @@ func aptInstall(ctx context.Context, pkg string) (err error) {
 }
 
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd := exec.CommandContext(ctx, "apt-get", args...) //nolint:gosec // its arguments are ours
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, oneLine(string(out)))

@@ -222,7 +222,7 @@ func TestAbandonedFoldersAreRemovedAndNoOthers(t *testing.T) {
 	t.Parallel()
 	long := time.Now().Add(-2 * staleAge)
 	folder := func(name string) string {
-		base, err := os.MkdirTemp(ourTempDir(t), throwAwayPrefix+"test-"+name+"-")
+		base, err := os.MkdirTemp(ourTempDir(t), throwAwayPrefix+"test-"+name+"-") //nolint:usetesting // where abandoned folders are looked for
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func settings(port int, opts Options) map[string]string {
 
 // freePort is a port that nobody listens on at this moment.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // nothing of it can wait
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +83,7 @@ func (s *Server) launch(ctx context.Context, bin binaries, opts Options) error {
 	// The server outlives ctx, which bounds the start only.
 	cmd := s.home.id.command(context.WithoutCancel(ctx), bin.env, filepath.Join(bin.dir, "postgres"), args...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	if s.proc, err = startProcess(cmd, s.home); err != nil {
+	if s.proc, err = startProcess(cmd, s.home); err != nil { //nolint:contextcheck // it outlives the start
 		return fmt.Errorf("start %s/postgres as %s: %w", bin.dir, s.home.id, err)
 	}
 	s.PID = cmd.Process.Pid

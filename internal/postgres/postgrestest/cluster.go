@@ -44,6 +44,8 @@ type cluster struct {
 // sharedCluster connects to the server, or starts it, once for each process:
 // starting one for each test would cost half a second. It is never stopped:
 // devpg ends a server with the process that started it, and removes its folder.
+//
+//nolint:gochecknoglobals // one server for all tests of a process is the point
 var sharedCluster = sync.OnceValues(newCluster)
 
 func newCluster() (*cluster, error) {
@@ -208,5 +210,10 @@ func migrationsHash() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hash the migrations: %w", err)
 	}
+	river, err := postgres.RiverVersion()
+	if err != nil {
+		return "", err
+	}
+	_, _ = fmt.Fprintf(hash, "river:%d", river) // a hash never returns an error (package hash)
 	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
 }

@@ -224,7 +224,7 @@ func TestWithoutADatabaseTestsAreSkippedAtADeskAndFailInCI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bin, err := os.MkdirTemp("", "postgrestest-") // unlike t.TempDir, it can be opened to all
+			bin, err := os.MkdirTemp("", "postgrestest-") //nolint:usetesting // unlike t.TempDir, it can be opened to all
 			if err != nil {
 				t.Fatal(err)
 			}
