@@ -42,12 +42,18 @@ var errMigrationLockLost = errors.New("the connection that held the migration lo
 // at once; one works, the others wait until ctx ends, and find nothing left to
 // do. A migration that fails leaves those before it in place.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error {
-	return migrate(ctx, pool, logger, migrations.FS)
+	return migrate(ctx, pool, logger, migrations.FS, riverUp)
 }
 
-func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files fs.FS) error {
+// migration is one step of a migration of pool's database.
+type migration func(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error
+
+func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files fs.FS, others ...migration) error {
 	steps := []func(ctx context.Context) error{
 		func(ctx context.Context) error { return gooseUp(ctx, pool, logger, files) },
+	}
+	for _, other := range others {
+		steps = append(steps, func(ctx context.Context) error { return other(ctx, pool, logger) })
 	}
 	return withMigrationLock(ctx, pool, logger, func(ctx context.Context) error {
 		for _, step := range steps {
@@ -63,7 +69,12 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files
 // zero means ready. It only reads. A database that is ahead of the binary, as
 // it is during a rolling update, lacks none.
 func PendingMigrations(ctx context.Context, pool *pgxpool.Pool) (int, error) {
-	return pendingMigrations(ctx, pool, migrations.FS)
+	ours, err := pendingMigrations(ctx, pool, migrations.FS)
+	if err != nil {
+		return 0, err
+	}
+	rivers, err := riverPending(ctx, pool)
+	return ours + rivers, err
 }
 
 func pendingMigrations(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (int, error) {

@@ -27,12 +27,14 @@ import (
 // patience is how long a test waits for what should come at once.
 const patience = 20 * time.Second
 
-var quiet = slog.New(slog.DiscardHandler)
+var quiet = slog.New(slog.DiscardHandler) //nolint:gochecknoglobals // it holds nothing
 
 func sqlFile(sql string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(sql)} }
 
 // concurrentIndexFS has the statement that a blocking advisory lock around
 // migrations would deadlock with.
+//
+//nolint:gochecknoglobals // a constant that Go cannot declare as one
 var concurrentIndexFS = fstest.MapFS{
 	"00001_table.sql": sqlFile("-- +goose Up\ncreate table things (id int, name text);\ninsert into things select g, g::text from generate_series(1, 1000) g;\n"),
 	"00002_index.sql": sqlFile("-- +goose NO TRANSACTION\n-- +goose Up\ncreate index concurrently things_name on things (name);\n"),

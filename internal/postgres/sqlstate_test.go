@@ -112,6 +112,14 @@ func statement(sql string) func(*testing.T, *pgxpool.Pool) error {
 	}
 }
 
+// run is for a statement that has to work.
+func run(t *testing.T, pool *pgxpool.Pool, sql string) {
+	t.Helper()
+	if err := statement(sql)(t, pool); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func uniqueViolation(t *testing.T, pool *pgxpool.Pool) error {
 	t.Helper()
 	_, err := pool.Exec(t.Context(), "insert into items values (1), (1)")
@@ -144,7 +152,7 @@ func lockRefused(t *testing.T, pool *pgxpool.Pool) error {
 
 func deadlock(t *testing.T, pool *pgxpool.Pool) error {
 	t.Helper()
-	statement("insert into items values (1), (2)")(t, pool)
+	run(t, pool, "insert into items values (1), (2)")
 	a, b := begin(t, pool, pgx.TxOptions{}), begin(t, pool, pgx.TxOptions{})
 	exec(t, a, "select from items where id = 1 for update")
 	exec(t, b, "select from items where id = 2 for update")
@@ -161,10 +169,10 @@ func deadlock(t *testing.T, pool *pgxpool.Pool) error {
 
 func serializationFailure(t *testing.T, pool *pgxpool.Pool) error {
 	t.Helper()
-	statement("insert into items values (1)")(t, pool)
+	run(t, pool, "insert into items values (1)")
 	tx := begin(t, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	exec(t, tx, "select from items")
-	statement("update items set id = 2")(t, pool)
+	run(t, pool, "update items set id = 2")
 	_, err := tx.Exec(t.Context(), "update items set id = 3")
 	return err
 }

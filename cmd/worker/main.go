@@ -1,0 +1,55 @@
+// Command worker runs the jobs: pruning, the roll-ups of analytics, and their
+// housekeeping.
+//
+// It owns the environment, the signals, the operator's listener and the wiring
+// of one process, and decides nothing else: what runs when is in
+// internal/worker, what a job does below it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/telemetry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal ends the process in good order; a second one at once.
+	context.AfterFunc(ctx, stop)
+	if err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole process: it returns when ctx ends, or when it cannot go on.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("%q is one argument too many; worker help shows what there is", args[1])
+	case len(args) == 1 && (args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help"):
+		return printHelp(stdout)
+	case len(args) == 1:
+		return fmt.Errorf("there is no command %q; worker help shows what there is", args[0])
+	}
+	cfg, err := loadConfig(environ)
+	if err != nil {
+		return err
+	}
+	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
+	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker"})
+	if err != nil && ctx.Err() != nil {
+		return nil // told to end before it had begun
+	}
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return serve(ctx, cfg, pool, logger)
+}
