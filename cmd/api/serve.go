@@ -21,6 +21,7 @@ import (
 	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
@@ -52,6 +53,11 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 		authenticator.Accept(signed)
 	}
 
+	sessions, err := auth.NewSessions(pool)
+	if err != nil {
+		return fmt.Errorf("set up the dashboard's sessions: %w", err)
+	}
+
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var file addrFile
@@ -70,17 +76,20 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	}
 	recorder, stopCapture := startCapture(pool, metrics, logger)
 	defer stopCapture() // after the last answer
+	limiter := limits.New(pool)
 	keyService := keys.New(keys.Config{
-		Pool:     pool,
-		Tenants:  tenantService,
-		Observer: api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
-		Logger:   logger,
+		Pool:      pool,
+		Tenants:   tenantService,
+		Admission: limiter,
+		Observer:  api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
+		Logger:    logger,
 
 		CacheBytes: cacheBytes(cfg.ReplayCacheMiB),
 	})
 	defer keyService.Close() // after the listeners: what they took is answered
 	var recording sync.WaitGroup
 	recording.Go(func() { authenticator.RecordUses(ctx, logger) })
+	recording.Go(func() { limiter.Run(ctx, logger) })
 	defer recording.Wait()
 	defer cancel(nil) // before the wait: it ends the recording
 	err = api.Serve(ctx,
@@ -97,7 +106,10 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 				Tokens:      signed,
 				Retentions:  keys.NewRetentions(pool),
 				Records:     keyService,
+				Limits:      limiter,
+				Usage:       limits.NewUsage(pool),
 			},
+			Sessions:  sessions,
 			Analytics: analytics.NewService(pool),
 			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Logger: logger}), desk},
 			Metrics:   metrics.Handler(logger),

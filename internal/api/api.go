@@ -54,7 +54,18 @@ type Config struct {
 	Tenants Snapshots
 	Keys    Keys
 	Admin   Administration
-	Metrics http.Handler // on the operator's listener only
+	// SignInsPerSecond is how many failed sign-ins of one address are answered
+	// 401, the others 429; zero means DefaultSignInsPerSecond.
+	SignInsPerSecond float64
+	// Sessions are the dashboard's; nil: nobody signs in there.
+	Sessions Sessions
+	// Analytics and Pruning answer their rows of section 6.
+	Analytics Analytics
+	Pruning   Pruning
+	Metrics   http.Handler // on the operator's listener only
+	// Jobs shows the worker's jobs to the operator, below /ops/river; nil shows
+	// none. It asks nobody who they are.
+	Jobs http.Handler
 	// Checks decide /readyz together with whether the process is draining.
 	Checks []Check
 	Logger *slog.Logger // nil: discarded
@@ -67,10 +78,17 @@ type API struct {
 	tenants Snapshots
 	keys    Keys
 	admin   Administration
-	metrics http.Handler
-	pages   *reference.Reference
-	ready   *readiness
-	logger  *slog.Logger
+	signIns *signIns
+
+	sessions  Sessions
+	analytics Analytics
+	pruning   Pruning
+	metrics   http.Handler
+	jobs      http.Handler
+
+	pages  *reference.Reference
+	ready  *readiness
+	logger *slog.Logger
 
 	nowFunc func() time.Time // measures latency only
 }
@@ -89,7 +107,8 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	return &API{
-		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, metrics: c.Metrics,
+		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), sessions: c.Sessions, metrics: c.Metrics,
+		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs,
 		pages: pages, ready: newReadiness(c.Checks), logger: c.Logger,
 		nowFunc: time.Now,
 	}, nil

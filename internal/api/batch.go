@@ -98,6 +98,9 @@ func (r *beginBatchRequest) decode(x *exchange) error {
 	if err := decodeBatch(x.body, &b, &b.Operations, operationsMember); err != nil {
 		return err
 	}
+	if err := x.limit(len(b.Operations) - 1); err != nil { // the call itself has counted as one
+		return err
+	}
 	r.entries = make([]keys.BatchEntry, len(b.Operations))
 	for i, raw := range b.Operations {
 		r.entries[i].Request, r.entries[i].Err = decodeBegin(raw)

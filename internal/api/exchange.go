@@ -75,6 +75,9 @@ func (x *exchange) admit() error {
 	if err := x.authorize(); err != nil {
 		return err
 	}
+	if err := x.limit(1); err != nil {
+		return err
+	}
 	if err := x.checkMediaType(); err != nil {
 		return err
 	}
@@ -86,23 +89,29 @@ func (x *exchange) admit() error {
 
 // authenticate reads the one credential and the trace of the request.
 func (x *exchange) authenticate() error {
-	token, ok := bearerToken(x.request.Header)
-	if !ok {
-		return problem.New(problem.Unauthenticated, "Send exactly one header Authorization: Bearer <API key>, and nothing else in it.")
-	}
-	var caller auth.Caller
-	var err error
-	if x.route.listener == Operator {
-		caller, err = x.api.admin.Operators.Authenticate(token)
-	} else {
-		caller, err = x.api.auth.Authenticate(x.request.Context(), token)
+	caller, used, err := x.bySession()
+	if !used {
+		caller, err = x.byToken()
 	}
 	if err != nil {
-		return err
+		return x.api.signIns.answer(err, remoteAddress(x.request))
 	}
 	caller.TraceID, caller.RequestID, caller.Address = traceID(x.request.Header), x.requestID, remoteAddress(x.request)
 	x.caller = caller
 	return nil
+}
+
+// byToken authenticates by the Authorization header.
+func (x *exchange) byToken() (auth.Caller, error) {
+	token, ok := bearerToken(x.request.Header)
+	switch {
+	case !ok:
+		return auth.Caller{}, problem.New(problem.Unauthenticated, "Send exactly one header Authorization: Bearer <API key>, and nothing else in it.")
+	case x.route.listener == Operator:
+		return x.api.admin.Operators.Authenticate(token)
+	default:
+		return x.api.auth.Authenticate(x.request.Context(), token)
+	}
 }
 
 func (x *exchange) authorize() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/onceward/onceward/internal/auth"
 )
@@ -49,7 +50,7 @@ func table() []route {
 	service := []auth.Role{auth.RoleService}
 	everyRole := []auth.Role{auth.RoleService, auth.RoleOps, auth.RoleResolver, auth.RoleAdmin}
 
-	return append([]route{
+	return slices.Concat([]route{
 		// Section 3: begin.
 		{method: http.MethodPost, pattern: "/v1/keys", listener: Public, roles: service, body: jsonBody, call: call((*API).begin)},
 
@@ -75,7 +76,7 @@ func table() []route {
 		{method: http.MethodGet, pattern: "/problems/{code}", listener: Public, page: func(a *API) http.Handler { return a.pages.Problem() }},
 		{method: http.MethodGet, pattern: "/readyz", listener: Operator, page: readyzWithReasons},
 		{method: http.MethodGet, pattern: "/metrics", listener: Operator, page: func(a *API) http.Handler { return a.metrics }},
-	}, adminTable()...)
+	}, adminTable(), operatorTable(), tokenTable(), analyticsTable(), pruneTable(), jobsTable(), dashboardTable())
 }
 
 // Route is what the table says of one route, for the test that holds the
@@ -88,13 +89,15 @@ type Route struct {
 	Query    []string
 	HasBody  bool
 	Admin    bool // a call of administration
+	// WhileSuspended stays open to a suspended tenant.
+	WhileSuspended bool
 }
 
 // Routes lists the table.
 func Routes() []Route {
 	var routes []Route
 	for _, r := range table() {
-		routes = append(routes, Route{r.method, r.pattern, r.listener, r.roles, r.query, r.body != noBody, r.admin})
+		routes = append(routes, Route{r.method, r.pattern, r.listener, r.roles, r.query, r.body != noBody, r.admin, r.whileSuspended})
 	}
 	return routes
 }

@@ -142,7 +142,11 @@ func (s *Service) Resolve(ctx context.Context, caller auth.Caller, req ResolveRe
 			}
 			s.touched(c.ref)
 		}
-		return s.Inspect(ctx, caller, req.ID, Include{})
+		record, err := s.Inspect(ctx, caller, req.ID, Include{})
+		if !repeated { // a record that is gone by now was resolved all the same
+			s.observeEnd(caller, EndObservation{How: EndResolved, ID: id, Namespace: seen.namespace, Operation: seen.operation, Caller: record.Caller, Key: record.Key})
+		}
+		return record, err
 	}
 	return Record{}, errStorm()
 }

@@ -114,6 +114,10 @@ func (s *Service) completedOr(ctx context.Context, c *completion, after *complet
 		return s.completeAgain(ctx, c)
 	}
 	s.touched(c.ref)
+	s.admission.Stored(c.tenant, c.stored.bodyBytes)
+	if after.operation != nil {
+		s.observeEnd(c.by, EndObservation{How: EndReleased, ID: c.id, Namespace: c.namespace, Operation: *after.operation, Caller: *after.caller, Key: *after.key})
+	}
 	return c.answer(after), true, nil
 }
 

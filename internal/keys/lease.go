@@ -51,7 +51,8 @@ func (s *Service) Release(ctx context.Context, caller auth.Caller, id, token str
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, releasing(h), func() error { return nil })
+	after, err := s.change(ctx, releasing(h), func() error { return nil })
+	s.observeLeased(h, EndReleased, after)
 	return err
 }
 
@@ -62,7 +63,8 @@ func (s *Service) DeclareUnknown(ctx context.Context, caller auth.Caller, id, to
 	if err != nil {
 		return err
 	}
-	_, err = s.change(ctx, declaringUnknown(h), errLeaseLost)
+	after, err := s.change(ctx, declaringUnknown(h), errLeaseLost)
+	s.observeLeased(h, EndDeclaredUnknown, after)
 	return err
 }
 
@@ -168,6 +170,14 @@ func (s *Service) change(ctx context.Context, call *leaseCall, whereOpen func() 
 		}
 	}
 	return leased{}, errStorm()
+}
+
+// observeLeased tells of an attempt that a lease call ended; one that changed
+// nothing ended none.
+func (s *Service) observeLeased(h held, how End, after leased) {
+	if after.changed {
+		s.observeEnd(h.by, EndObservation{How: how, ID: h.id, Namespace: h.namespace, Operation: after.operation, Caller: after.caller, Key: after.key})
+	}
 }
 
 // errNotFound is the one answer for every record that the caller cannot see.

@@ -33,6 +33,39 @@ type LateObservation struct {
 	Status    int // what it tried to store
 }
 
+// EndObserver is what an Observer may be as well: then it is told of attempts
+// that ended otherwise than by storing a response, under the same rules.
+type EndObserver interface {
+	ObserveEnd(caller auth.Caller, o EndObservation)
+}
+
+// End is how an attempt ended otherwise than by storing a response.
+type End int
+
+// The ends.
+const (
+	EndReleased        End = iota // by its holder, or by a completion that releases
+	EndDeclaredUnknown            // by its holder
+	EndResolved                   // by a resolution
+)
+
+// EndObservation is one attempt that ended.
+type EndObservation struct {
+	How       End
+	ID        ID
+	Namespace auth.NamespaceID
+	Operation string
+	Caller    string
+	Key       string
+}
+
+// observeEnd tells the observer, if it wants to know.
+func (s *Service) observeEnd(caller auth.Caller, o EndObservation) {
+	if observer, ok := s.observer.(EndObserver); ok {
+		observer.ObserveEnd(caller, o)
+	}
+}
+
 // discard is the Observer of a Service that was given none.
 type discard struct{}
 

@@ -35,18 +35,22 @@ with ended as (
         as u(tenant_id, id, namespace_id, fence, released, status, headers, body, body_bytes, body_omitted, body_ref, digest)
     where k.tenant_id = u.tenant_id and k.id = u.id and k.namespace_id = u.namespace_id
         and k.fence = u.fence and k.state in (1, 4) and k.expires_at > now()
-    returning k.tenant_id, k.id, k.fence, k.attempt, k.acquired_at, k.completed_at, k.expires_at, k.credential_id, k.trace_id, k.state
+    returning k.tenant_id, k.id, k.fence, k.attempt, k.acquired_at, k.completed_at, k.expires_at, k.credential_id, k.trace_id, k.state, k.operation, k.caller, k.key
 ), logged as (
     insert into key_history (tenant_id, id, fence, attempt, begun_at, ended_at, how, credential_id, trace_id)
     select tenant_id, id, fence, attempt, acquired_at, now(), 'error_released', credential_id, trace_id
     from ended where state = 2
 )
-select tenant_id, id, completed_at, expires_at from ended`
+select tenant_id, id, completed_at, expires_at,
+    case when state = 2 then operation end, case when state = 2 then caller end, case when state = 2 then key end
+from ended`
 
 // completed is what the database says of a record that a completion ended.
 type completed struct {
 	completedAt time.Time // zero where it was released
 	expiresAt   time.Time
+
+	operation, caller, key *string // of a record that was released
 }
 
 // complete ends the attempts of entries, in order; nil where the token is not
@@ -92,9 +96,11 @@ func scanCompleted(rows pgx.Rows, entries []*completion, places []int, after []*
 		at          ref
 		completedAt *time.Time
 		expires     pgtype.Timestamptz
+
+		operation, caller, key *string
 	)
-	_, err := pgx.ForEachRow(rows, []any{&at.tenant, &at.id, &completedAt, &expires}, func() error {
-		done := &completed{expiresAt: finite(expires)}
+	_, err := pgx.ForEachRow(rows, []any{&at.tenant, &at.id, &completedAt, &expires, &operation, &caller, &key}, func() error {
+		done := &completed{expiresAt: finite(expires), operation: operation, caller: caller, key: key}
 		if completedAt != nil {
 			done.completedAt = *completedAt
 		}

@@ -44,11 +44,13 @@ with released as (
         state = 2,
         lease_expires_at = least(k.lease_expires_at, now()),
         token_used = true,` + sqlLapseBinds + `,` + sqlKeepFrom + sqlHeld + `
-    returning k.tenant_id, k.id, k.fence, k.attempt, k.acquired_at, now() as ended_at, k.credential_id, k.trace_id
+    returning k.tenant_id, k.id, k.fence, k.attempt, k.acquired_at, now() as ended_at, k.credential_id, k.trace_id, k.operation, k.caller, k.key
+), logged as (
+    insert into key_history (tenant_id, id, fence, attempt, begun_at, ended_at, how, credential_id, trace_id)
+    select tenant_id, id, fence, attempt, acquired_at, ended_at, 'released', credential_id, trace_id
+    from released
 )
-insert into key_history (tenant_id, id, fence, attempt, begun_at, ended_at, how, credential_id, trace_id)
-select tenant_id, id, fence, attempt, acquired_at, ended_at, 'released', credential_id, trace_id
-from released`
+select operation, caller, key from released`
 
 const sqlDeclareUnknown = `
 update idempotency_keys k set
@@ -56,7 +58,8 @@ update idempotency_keys k set
     lease_expires_at = least(k.lease_expires_at, now()),
     token_used = true,
     bound = true,
-    expires_at = 'infinity'` + sqlHeld
+    expires_at = 'infinity'` + sqlHeld + `
+returning k.operation, k.caller, k.key`
 
 const sqlSetRecoveryPoint = `
 update idempotency_keys k set
@@ -71,16 +74,25 @@ type leaseCall struct {
 	held
 	statement string
 	extra     pgx.NamedArgs // beside those of held
-	returns   bool          // the statement returns renewed
+	// returned is where to what the statement returns goes; nil: it returns nothing.
+	returned func(*leased) []any
 }
 
 func renewal(h held, leaseSeconds int) *leaseCall {
-	return &leaseCall{held: h, statement: sqlRenew, extra: pgx.NamedArgs{"lease_seconds": leaseSeconds}, returns: true}
+	return &leaseCall{held: h, statement: sqlRenew, extra: pgx.NamedArgs{"lease_seconds": leaseSeconds}, returned: renewedTo}
 }
 
-func releasing(h held) *leaseCall { return &leaseCall{held: h, statement: sqlRelease} }
+func releasing(h held) *leaseCall {
+	return &leaseCall{held: h, statement: sqlRelease, returned: endedTo}
+}
 
-func declaringUnknown(h held) *leaseCall { return &leaseCall{held: h, statement: sqlDeclareUnknown} }
+func declaringUnknown(h held) *leaseCall {
+	return &leaseCall{held: h, statement: sqlDeclareUnknown, returned: endedTo}
+}
+
+func renewedTo(after *leased) []any { return []any{&after.leaseExpiresAt, &after.hold} }
+
+func endedTo(after *leased) []any { return []any{&after.operation, &after.caller, &after.key} }
 
 func settingRecoveryPoint(h held, name string, data jsontext.Value) *leaseCall {
 	return &leaseCall{held: h, statement: sqlSetRecoveryPoint, extra: pgx.NamedArgs{"name": name, "data": []byte(data)}}
@@ -92,6 +104,8 @@ type leased struct {
 	changed        bool
 	leaseExpiresAt time.Time // of a renewal
 	hold           bool      // of a renewal
+
+	operation, caller, key string // of a record whose attempt ended
 }
 
 // runLeaseCalls runs calls in order, in one transaction. They must be sorted
@@ -103,7 +117,7 @@ func runLeaseCalls(ctx context.Context, via sender, calls []*leaseCall) ([]lease
 		arguments := pgx.NamedArgs{"tenant_id": call.tenant, "id": call.id, "namespace_id": call.namespace, "fence": call.fence}
 		maps.Copy(arguments, call.extra)
 		queued := batch.Queue(call.statement, arguments)
-		if !call.returns {
+		if call.returned == nil {
 			queued.Exec(func(tag pgconn.CommandTag) error {
 				after[i].changed = tag.RowsAffected() > 0
 				return nil
@@ -111,7 +125,7 @@ func runLeaseCalls(ctx context.Context, via sender, calls []*leaseCall) ([]lease
 			continue
 		}
 		queued.Query(func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&after[i].leaseExpiresAt, &after[i].hold}, func() error {
+			_, err := pgx.ForEachRow(rows, call.returned(&after[i]), func() error {
 				after[i].changed = true
 				return nil
 			})

@@ -18,9 +18,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/api"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/tenants"
 )
@@ -38,8 +40,20 @@ type options struct {
 	keys     func(api.Keys) api.Keys
 	checks   []api.Check
 	baseURL  string
+	signIns  float64
 
 	cacheBytes int64
+	pruning    func(*pgxpool.Pool) api.Pruning
+	jobs       http.Handler
+}
+
+// Jobs is what the operator's listener shows below /ops/river.
+func Jobs(h http.Handler) Option { return func(o *options) { o.jobs = h } }
+
+// Pruning makes what prunes on demand; the default prunes and can leave nothing
+// to a job.
+func Pruning(pruner func(*pgxpool.Pool) api.Pruning) Option {
+	return func(o *options) { o.pruning = pruner }
 }
 
 // BodyLimit gives the tenants a body limit of that many bytes instead of 1 MiB.
@@ -63,6 +77,10 @@ func WrapKeys(wrap func(api.Keys) api.Keys) Option { return func(o *options) { o
 // ReplayCache gives each instance a replay cache, which the default has not:
 // Advance moves a record's times behind the back of whoever has it in memory.
 func ReplayCache(bytes int64) Option { return func(o *options) { o.cacheBytes = bytes } }
+
+// SignInsPerSecond limits the failed sign-ins of an address; without it a test
+// may fail as often as it likes.
+func SignInsPerSecond(n float64) Option { return func(o *options) { o.signIns = n } }
 
 // Checks are what /readyz depends on.
 func Checks(checks ...api.Check) Option { return func(o *options) { o.checks = checks } }
@@ -94,7 +112,7 @@ func New(tb testing.TB, opts ...Option) *World {
 // On is New on a database that the caller has made and migrated.
 func On(tb testing.TB, pool *pgxpool.Pool, opts ...Option) *World {
 	tb.Helper()
-	w := &World{Pool: pool, options: options{logger: slog.New(slog.DiscardHandler), cacheBytes: -1}}
+	w := &World{Pool: pool, options: options{logger: slog.New(slog.DiscardHandler), cacheBytes: -1, pruning: prunes, signIns: 1e9}}
 	for _, opt := range opts {
 		opt(&w.options)
 	}
@@ -112,6 +130,9 @@ type Instance struct {
 	Tenants *tenants.Service
 	Auth    *auth.Authenticator
 	Keys    api.Keys
+	// Limits are in step with the other instances only where the test refreshes
+	// them.
+	Limits *limits.Limiter
 
 	world   *World
 	records *keys.Service
@@ -132,13 +153,19 @@ func (w *World) Start(tb testing.TB) *Instance {
 	if i.Auth, err = auth.NewAuthenticator(w.Pool); err != nil {
 		tb.Fatalf("make the authenticator: %v", err)
 	}
-	service := keys.New(keys.Config{Pool: w.Pool, Tenants: i.Tenants, Observer: w.options.observer, Logger: w.options.logger, CacheBytes: w.options.cacheBytes})
+	i.Limits = limits.New(w.Pool)
+	service := keys.New(keys.Config{Pool: w.Pool, Tenants: i.Tenants, Admission: i.Limits, Observer: w.options.observer, Logger: w.options.logger, CacheBytes: w.options.cacheBytes})
 	tb.Cleanup(service.Close) // after Stop, which is registered below and so runs first
 	i.Keys, i.records = service, service
 	if w.options.keys != nil {
 		i.Keys = w.options.keys(i.Keys)
 	}
 
+	sessions, err := auth.NewSessions(w.Pool)
+	if err != nil {
+		tb.Fatalf("make the sessions: %v", err)
+	}
+	admin := i.administration(tb, w)
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
 	started := make(chan api.Addresses, 1)
@@ -146,7 +173,8 @@ func (w *World) Start(tb testing.TB) *Instance {
 		i.ended <- api.Serve(ctx,
 			api.Config{
 				BaseURL: w.options.baseURL, Auth: i.Auth, Tenants: i.Tenants, Keys: i.Keys, Checks: w.options.checks, Logger: w.options.logger,
-				Metrics: http.NotFoundHandler(), Admin: i.administration(w),
+				Metrics: http.NotFoundHandler(), Admin: admin, SignInsPerSecond: w.options.signIns,
+				Sessions: sessions, Analytics: analytics.NewService(w.Pool), Pruning: w.options.pruning(w.Pool), Jobs: w.options.jobs,
 			},
 			api.ServeConfig{PublicAddr: "127.0.0.1:0", OperatorAddr: "127.0.0.1:0", Started: func(a api.Addresses) { started <- a }},
 		)

@@ -267,7 +267,12 @@ func TestTheDocumentHasTheCallsOfTheContract(t *testing.T) {
 		"GET /openapi.yaml getOpenAPIYAML",
 		"GET /problems/{code} getProblemPage",
 		"GET /readyz readyz",
+		"GET /v1/analytics/callers getCallerFigures ops,resolver,admin ?from&to&operation&namespace&caller&limit",
+		"GET /v1/analytics/operations getOperationFigures ops,resolver,admin ?from&to&operation&namespace&caller&limit",
+		"GET /v1/analytics/outcomes getOutcomes ops,resolver,admin ?from&to&step&operation&namespace&caller",
+		"GET /v1/analytics/replay-ages getReplayAges ops,resolver,admin ?from&to&operation&namespace&caller",
 		"GET /v1/contract getContract service",
+		"GET /v1/events listEvents ops,resolver,admin ?kind&operation&namespace&caller&since&limit&cursor",
 		"POST /v1/keys begin service",
 		"POST /v1/keys/batch beginBatch service",
 		"GET /v1/keys/{id} inspect service,ops,resolver,admin ?include",
@@ -276,6 +281,7 @@ func TestTheDocumentHasTheCallsOfTheContract(t *testing.T) {
 		"PUT /v1/keys/{id}/recovery-point setRecoveryPoint service",
 		"PUT /v1/keys/{id}/response complete service",
 		"POST /v1/keys/{id}/unknown declareUnknown service",
+		"POST /v1/prune prune admin",
 		"POST /v1/responses/batch completeBatch service",
 	}
 	var got []string

@@ -85,8 +85,8 @@ func exampleAnswers(tb testing.TB, status string, response *openapi3.Response, r
 	}
 	for mediaType, media := range response.Content {
 		for name, example := range media.Examples {
-			body := []byte(fmt.Sprint(example.Value.Value))
-			if mediaType != mediaMessage {
+			body := []byte(fmt.Sprint(example.Value.Value)) // of text, as it is
+			if strings.HasSuffix(mediaType, "json") {
 				body = asJSON(tb, example.Value.Value)
 			}
 			add(mediaType+" "+name, mediaType, body)
