@@ -25,7 +25,7 @@ func arrows() []arrow {
 		api, worker                      = "internal/api", "internal/worker"
 		keys, tenants, auth              = "internal/keys", "internal/tenants", "internal/auth"
 		pruning, analytics               = "internal/pruning", "internal/analytics"
-		audit                            = "internal/audit"
+		audit, limits                    = "internal/audit", "internal/limits"
 		postgres, problem                = "internal/postgres", "internal/problem"
 		telemetry, freshcache            = "internal/telemetry", "internal/freshcache"
 		migrations, fingerprint, openapi = "migrations", "client/fingerprint", "api"
@@ -47,6 +47,7 @@ func arrows() []arrow {
 		{keys, all(ground, []string{tenants, auth, audit, fingerprint})},
 		{pruning, all(ground, []string{tenants, auth, audit})},
 		{analytics, all(ground, []string{tenants, auth, audit})},
+		{limits, all(ground, []string{tenants, auth, audit})},
 		{tenants, all(ground, []string{auth, audit})},
 		{auth, all(ground, []string{audit})},
 		{audit, ground},
@@ -62,6 +63,7 @@ func arrows() []arrow {
 		{"client/fingerprint", nil},
 		{"client", nil},
 		{"bench", all(domain, ground, []string{"client"})},
+		{"examples", []string{"client"}},
 		{"test", all(domain, ground, []string{api, worker, "client", fingerprint, openapi, migrations})},
 		{"tools", nil},
 	}
@@ -70,8 +72,12 @@ func arrows() []arrow {
 // domainFolders know their neighbours by the arrows, and each other in tests: a
 // record to prune is best made by who makes records.
 func domainFolders() []string {
-	return []string{"internal/keys", "internal/tenants", "internal/auth", "internal/pruning", "internal/analytics", "internal/audit"}
+	return []string{"internal/keys", "internal/tenants", "internal/auth", "internal/pruning", "internal/analytics", "internal/limits", "internal/audit"}
 }
+
+// modulesApart have go.mod files that nobody gets by using the service or the
+// client: what they import is their own affair.
+func modulesApart() []string { return []string{"tools", "examples"} }
 
 // supportOnly names packages for development and tests, and who may import them
 // outside of tests. A folder whose name ends in test needs no line here.
@@ -109,7 +115,7 @@ func fences() []fence {
 		// The pool is a handle that constructors pass on; statements are not.
 		{
 			"github.com/jackc/pgx/v5/pgxpool",
-			[]string{"internal/postgres", "internal/worker", "cmd", "bench", "internal/keys", "internal/tenants", "internal/auth", "internal/pruning", "internal/analytics", "internal/audit"},
+			slices.Concat(domainFolders(), []string{"internal/postgres", "internal/worker", "cmd", "bench"}),
 			nil,
 			"take what the domain offers: SQL ends there",
 		},
@@ -230,7 +236,7 @@ func supportStaysOutOfProduction(t tree) (broken []string) {
 
 func librariesStayBehindTheirFences(t tree) (broken []string) {
 	for _, f := range t.files {
-		if f.forTests() || within(f.dir, "tools") {
+		if f.forTests() || withinAny(f.dir, modulesApart()) {
 			continue
 		}
 		for _, imported := range f.imports {
@@ -263,7 +269,7 @@ func librariesAreListedWithAReason(t tree) (broken []string) {
 	used := map[string]bool{}
 	for _, f := range t.files {
 		for _, imported := range f.imports {
-			if !isThirdParty(imported) || within(f.dir, "tools") {
+			if !isThirdParty(imported) || withinAny(f.dir, modulesApart()) {
 				continue
 			}
 			listed := ""

@@ -169,6 +169,7 @@ func TestEachGuardCanFail(t *testing.T) {
 				"internal/postgres/devpg/withpg/main.go":     "// Command withpg is.\npackage main\nimport _ \"" + ours + "internal/postgres/devpg\"\n",
 				"client/client.go":                           source("client", ours+"client/fingerprint", "net/http"),
 				"internal/worker/testdata/src/main.go":       "not even Go",
+				"examples/charges/main.go":                   "// Command charges is.\npackage main\nimport _ \"example.com/queue\"\nimport _ \"" + ours + "client\"\n",
 				"web/node_modules/some/thing.go":             "package thing",
 				"internal/keys/testdata/generated/broken.go": "package",
 				"cmd/api/main.go":                            "// Command api is.\npackage main\nimport _ \"" + ours + "internal/api\"\n",

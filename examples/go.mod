@@ -11,7 +11,6 @@ require (
 	github.com/rs/zerolog v1.28.0
 	github.com/twmb/franz-go v1.22.3
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
-	go.uber.org/goleak v1.3.0
 )
 
 require (

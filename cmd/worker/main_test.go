@@ -99,7 +99,7 @@ func (p *process) kill() {
 	if err := p.cmd.Process.Kill(); err != nil {
 		p.t.Fatal(err)
 	}
-	<-p.ended
+	_ = <-p.ended // that it was killed
 }
 
 // stop ends the worker as an orchestrator does; it must end well.

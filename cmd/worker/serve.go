@@ -66,7 +66,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	}
 	broken := make(chan error, 1)
 	go func() { broken <- server.Serve(listener) }()
-	defer shutDown(server, logger)
+	defer shutDown(context.WithoutCancel(ctx), server, logger)
 	logger.InfoContext(ctx, "listening", slog.String("ops_addr", listener.Addr().String()))
 	remove, err := writeAddr(cfg.AddrFile, listener.Addr(), logger)
 	if err != nil {
@@ -122,8 +122,8 @@ func waitForMigrations(ctx context.Context, pool *pgxpool.Pool, logger *slog.Log
 	}
 }
 
-func shutDown(server *http.Server, logger *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+func shutDown(ctx context.Context, server *http.Server, logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		logger.Warn("the operator's listener did not end in time", slog.Any("error", err))

@@ -27,6 +27,8 @@ func main() {
 	c := config{
 		onceward: client.Config{BaseURL: os.Getenv("ONCEWARD_URL"), APIKey: os.Getenv("ONCEWARD_KEY")},
 		brokers:  strings.Split(os.Getenv("KAFKA_BROKERS"), ","),
+
+		closeWithin: 10 * time.Second,
 	}
 	if err := run(ctx, c, newLedger()); err != nil {
 		slog.Error("consumer ended", "error", err)
@@ -36,8 +38,11 @@ func main() {
 
 type config struct {
 	onceward client.Config
-	brokers  []string // host:port
-	lease    time.Duration
+	brokers  []string      // host:port
+	lease    time.Duration // zero: the policy's
+	// closeWithin is how long records are given, at the end, to hear of what was
+	// booked.
+	closeWithin time.Duration
 }
 
 // run books until ctx ends. What has not begun by then is given back.
@@ -47,7 +52,7 @@ func run(ctx context.Context, c config, l *ledger) (err error) {
 		return err
 	}
 	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.closeWithin)
 		defer cancel()
 		err = errors.Join(err, onceward.Close(ending))
 	}()

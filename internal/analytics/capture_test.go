@@ -115,7 +115,7 @@ func TestNamesAreCappedOverAllProcesses(t *testing.T) {
 }
 
 // commitMessage is how the driver sends a COMMIT.
-var commitMessage = []byte("Q\x00\x00\x00\x0bcommit\x00")
+const commitMessage = "Q\x00\x00\x00\x0bcommit\x00"
 
 // wire is a way to the database that can be cut: wholly, or so that a COMMIT
 // arrives and its answer does not.
@@ -131,7 +131,7 @@ func newWire(t *testing.T, pool *pgxpool.Pool) (*wire, *pgxpool.Pool) {
 	target := pool.Config().ConnConfig
 	w := &wire{eaten: make(chan struct{})}
 	var err error
-	if w.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil { //nolint:noctx // ends with the test
+	if w.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.listener.Close() })
@@ -145,7 +145,7 @@ func newWire(t *testing.T, pool *pgxpool.Pool) (*wire, *pgxpool.Pool) {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial(network, address) //nolint:noctx // ends with the test
+			server, err := net.Dial(network, address)
 			if err != nil || w.cut.Load() {
 				_ = client.Close()
 				continue
@@ -176,7 +176,7 @@ func (w *wire) carry(client, server net.Conn) {
 			if err != nil || w.cut.Load() {
 				return
 			}
-			if bytes.Equal(buffer[:n], commitMessage) && w.eatOne.CompareAndSwap(true, false) {
+			if string(buffer[:n]) == commitMessage && w.eatOne.CompareAndSwap(true, false) {
 				eat.Store(true)
 			}
 			if _, err := server.Write(buffer[:n]); err != nil {

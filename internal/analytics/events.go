@@ -112,7 +112,7 @@ func (q EventQuery) digest(tenant auth.TenantID) [filterDigestBytes]byte {
 
 func (p position) cursor(filter [filterDigestBytes]byte) string {
 	raw := append(filter[:], p.id[:]...)
-	raw = binary.BigEndian.AppendUint64(raw, uint64(p.at.UnixMicro())) //nolint:gosec // read back as it was
+	raw = binary.BigEndian.AppendUint64(raw, uint64(p.at.UnixMicro()))
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 

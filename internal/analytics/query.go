@@ -182,12 +182,10 @@ func (s *Service) Outcomes(ctx context.Context, caller auth.Caller, q Query) (Ou
 // ReplayAges counts replays by their age. Kinds as for Outcomes.
 func (s *Service) ReplayAges(ctx context.Context, caller auth.Caller, q Query) (ReplayAges, error) {
 	scope, err := s.scope(ctx, caller, q)
-	if err == nil {
-		err = scope.alignToWhatIsKept()
-	}
 	if err != nil {
 		return ReplayAges{}, err
 	}
+	scope.alignToWhatIsKept()
 	answer := ReplayAges{Range: scope.Range}
 	answer.Ages, answer.Capped, err = s.store.ages(ctx, scope)
 	return answer, translate(err)
@@ -211,12 +209,10 @@ func (s *Service) groups(ctx context.Context, caller auth.Caller, q Query, by gr
 		return Groups{}, problem.Invalid(problem.Field{Parameter: "limit", Reason: fmt.Sprintf("must be 1 to %d", maxGroups)})
 	}
 	scope, err := s.scope(ctx, caller, q)
-	if err == nil {
-		err = scope.alignToWhatIsKept()
-	}
 	if err != nil {
 		return Groups{}, err
 	}
+	scope.alignToWhatIsKept()
 	answer, err := s.store.groups(ctx, scope, by)
 	return answer, translate(err)
 }

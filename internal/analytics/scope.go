@@ -73,7 +73,7 @@ func (c *scope) alignTo(step Step) error {
 
 // alignToWhatIsKept takes whole hours from the hours and the rest at both ends
 // from the minutes, where there are still any.
-func (c *scope) alignToWhatIsKept() error {
+func (c *scope) alignToWhatIsKept() {
 	since := c.minutesSince()
 	if c.From.Before(since) {
 		c.From = floor(c.From, time.Hour)
@@ -86,10 +86,9 @@ func (c *scope) alignToWhatIsKept() error {
 	first, last := ceil(c.From, time.Hour), floor(c.To, time.Hour)
 	if last.Before(first) { // within one hour
 		c.minutes[0] = c.Range
-		return nil
+		return
 	}
 	c.minutes[0], c.hours, c.minutes[1] = Range{c.From, first}, Range{first, last}, Range{last, c.To}
-	return nil
 }
 
 func (c *scope) minutesSince() time.Time { return floor(c.now.Add(-MinutesKept), time.Minute) }

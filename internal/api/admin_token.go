@@ -60,6 +60,6 @@ func keySet(a *API) http.Handler {
 			return
 		}
 		x.Header().Set("Cache-Control", "max-age=60")
-		x.write(http.StatusOK, "application/jwk-set+json", body)
+		x.write(http.StatusOK, mediaJSON, body)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/api"
 	"github.com/onceward/onceward/internal/api/apitest"
+	"github.com/onceward/onceward/internal/api/reference/openapitest"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
@@ -169,6 +170,21 @@ func get[T any](w *counted, path string) (body T) {
 		w.t.Errorf("%s: Cache-Control %q", path, got)
 	}
 	return body
+}
+
+// documented holds everything that was said in this world against the OpenAPI
+// document.
+func (w *counted) documented() {
+	w.t.Helper()
+	v, err := openapitest.New()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range w.Exchanges() {
+		if err := v.Validate(openapitest.Exchange(e)); err != nil {
+			w.t.Error(err)
+		}
+	}
 }
 
 func (w *counted) same(what string, got, want any) {
@@ -352,6 +368,7 @@ func TestEveryViewIsWhatTheCallsWereAnswered(t *testing.T) {
 	check("rolled up three times")
 	w.admin.Do(t, http.MethodPost, "/v1/prune", nil).Expect(t, http.StatusOK)
 	check("after pruning")
+	w.documented()
 	if want.total.Replays == 0 || want.total.Takeovers == 0 || want.total.LateCompletions == 0 || want.total.Conflicts.OutcomeUnknown == 0 || want.total.Resumed == 0 {
 		t.Errorf("the calls were too tame: %+v", want.total)
 	}
@@ -430,6 +447,7 @@ func TestFiguresAreGivenAsCSVWithCellsThatNoSpreadsheetCalculates(t *testing.T) 
 		a := w.admin.Do(t, http.MethodGet, "/v1/analytics/outcomes", nil, "Accept: "+accept).Expect(t, http.StatusOK)
 		w.same("for Accept: "+accept, a.Header.Get("Content-Type"), want)
 	}
+	w.documented()
 }
 
 func TestAnEventSaysWhatHappenedToWhom(t *testing.T) {
@@ -484,4 +502,5 @@ func TestFiguresAreForReadersAndTheirParametersAreChecked(t *testing.T) {
 	if body.Timezone != "UTC" || body.Step != "hour" || len(body.Items) < 2 || !body.From.Equal(from.Truncate(time.Hour)) || !body.Items[0].At.Equal(body.From) {
 		t.Errorf("%+v", body.span)
 	}
+	w.documented()
 }

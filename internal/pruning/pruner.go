@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
+	"math/rand/v2" //nolint:depguard // jitter: batches of several workers do not march in step
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"

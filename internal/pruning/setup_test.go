@@ -157,4 +157,7 @@ func (h *house) same(what string, got, want any) {
 	}
 }
 
-func background(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+func background(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithoutCancel(t.Context())
+}

@@ -138,4 +138,7 @@ select $1, gen_random_uuid(), gen_random_uuid(), 1, 1, now(), now(), now(), now(
 from generate_series(1, $2::integer)`, tenant, n, age)
 }
 
-func background(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+func background(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithoutCancel(t.Context())
+}

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertest"
 	"github.com/riverqueue/river/rivertype"
-
-	"github.com/riverqueue/river"
 
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/auth"

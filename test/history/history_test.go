@@ -227,7 +227,9 @@ func (w *worker) do(ctx context.Context, k *hotKey, c call, lease apitest.Acquir
 	case lapse:
 		return w.change(ctx, k, `acquired_at = acquired_at - interval '2 min', lease_expires_at = lease_expires_at - interval '2 min', created_at = created_at - interval '2 min', completed_at = completed_at - interval '2 min'`)
 	case expire:
-		return w.change(ctx, k, `expires_at = case when expires_at = 'infinity' then expires_at else now() - interval '1 us' end`)
+		// Well before the start of every transaction that is under way: by now()
+		// of an earlier one the record would not have ended yet.
+		return w.change(ctx, k, `expires_at = case when expires_at = 'infinity' then expires_at else now() - interval '1 min' end`)
 	}
 	door := w.doors[w.random.IntN(len(w.doors))].Load()
 	client := w.client[door]

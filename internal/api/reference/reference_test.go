@@ -240,7 +240,7 @@ func TestTheProblemPageNamesTheCallsThatAnswerWithIt(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/problems/in_progress":        {"#op-begin", "#op-beginBatch"},
 		"/problems/lease_lost":         {"#op-complete", "#op-renew", "#op-release", "#op-declareUnknown", "#op-setRecoveryPoint", "#op-completeBatch"},
-		"/problems/name_taken":         nil,
+		"/problems/name_taken":         {"#op-issueCredential", "#op-revokeCredential", "#op-createNamespace", "#op-renameNamespace"},
 		"/problems/method_not_allowed": nil,
 	} {
 		var got []string

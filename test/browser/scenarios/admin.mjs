@@ -39,7 +39,7 @@ await scenario(async (browser) => {
   await page.getByLabel("Name", { exact: true }).fill("billing of the test");
   const issue = page.getByRole("button", { name: "Issue it" });
   assert.equal(await issue.isDisabled(), true, "no service credential without a namespace");
-  await page.locator("dialog").getByLabel("Namespace").selectOption({ label: "live" });
+  await page.locator("dialog").getByLabel("Namespace", { exact: true }).selectOption({ label: "live" });
   await issue.click();
   const secret = (await page.locator("[data-secret]").textContent()).trim();
   assert.match(secret, /^owk_/);
@@ -61,7 +61,7 @@ await scenario(async (browser) => {
   await until(async () => (await page.locator("tbody tr").count()) === 3, "three wait");
   await page.getByRole("button", { name: "Resolve …" }).first().click();
   await page.getByText("It happened.", { exact: true }).click();
-  await page.getByLabel("Body").fill('{"paid":true}');
+  await page.getByLabel("Body", { exact: true }).fill('{"paid":true}');
   await page.getByLabel("Reason").fill("found at the bank");
   await page.getByRole("button", { name: "Complete this record with 200" }).click();
   await until(async () => (await page.locator("tbody tr").count()) === 2, "two wait");

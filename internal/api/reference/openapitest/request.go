@@ -112,7 +112,11 @@ func (x *exchange) checkRequestBody() {
 }
 
 func (x *exchange) isBatch() bool {
-	return x.operation.OperationID == "beginBatch" || x.operation.OperationID == "completeBatch"
+	switch x.operation.OperationID {
+	case "beginBatch", "completeBatch", "resolveBatch":
+		return true
+	}
+	return false
 }
 
 // withoutRefused takes the entries of a batch out that were refused for their
