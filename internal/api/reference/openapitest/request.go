@@ -2,6 +2,7 @@ package openapitest
 
 import (
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -128,8 +129,12 @@ func (x *exchange) withoutRefused(request any) any {
 		return request // a fault already
 	}
 	results, _ := member(answer, "results").([]any)
-	for name, list := range asObject(request) {
-		entries, _ := list.([]any)
+	accepted := maps.Clone(asObject(request)) // with every other member, which is no entry
+	for name, list := range accepted {
+		entries, isList := list.([]any)
+		if !isList {
+			continue
+		}
 		if len(entries) != len(results) {
 			x.fault("%d entries got %d results", len(entries), len(results))
 			return request
@@ -143,9 +148,9 @@ func (x *exchange) withoutRefused(request any) any {
 		if len(kept) == 0 {
 			return nil
 		}
-		return map[string]any{name: kept}
+		accepted[name] = kept
 	}
-	return request
+	return accepted
 }
 
 // refused says whether an entry was answered before its values were all found
