@@ -38,7 +38,7 @@ func TestASnapshotIsTheWholeTenant(t *testing.T) {
 	got := b.mustSnapshot(t, tenant.ID)
 	want := NewSnapshot(Snapshot{
 		Tenant: tenant.ID, Secret: [32]byte(secret), BodyLimit: 4096,
-		MinRetention: time.Minute, MaxRetention: time.Hour, PolicyVersion: version,
+		MinRetention: time.Minute, MaxRetention: time.Hour, PolicyVersion: version, Limits: Limits{NewKeysPerMinute: defaultNewKeys},
 	}, []Namespace{live, events}, []Override{full, {Lease: ptr(5 * time.Second), KeepHeaders: ptr([]string{})}})
 	if diff := cmp.Diff(got, want, cmp.AllowUnexported(Snapshot{}, overrideKey{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
