@@ -234,7 +234,8 @@ func (x *exchange) startByCredential(ctx context.Context, credential string) (co
 	caller, err := x.api.auth.Authenticate(ctx, credential)
 	if err != nil {
 		if errors.Is(err, problem.Unauthenticated) {
-			return "", problem.New(problem.Unauthenticated, "No credential is known by this text. It is mistyped, revoked or expired, or of another service.")
+			err = problem.New(problem.Unauthenticated, "No credential is known by this text. It is mistyped, revoked or expired, or of another service.")
+			return "", x.api.signIns.answer(err, remoteAddress(x.request))
 		}
 		return "", err
 	}

@@ -29,8 +29,9 @@ const (
 	// tenantRounds is how often each of two tenants reads its figures beside
 	// the other.
 	tenantRounds = 500
-	// slowestFirstPaint is in milliseconds, on a machine with other tests.
-	slowestFirstPaint = 1000
+	// slowestFirstPaint is in milliseconds, on a machine that is busy with other
+	// tests; an idle one takes a fifth of a second.
+	slowestFirstPaint = 5000
 	scenarioTimeout   = 4 * time.Minute
 )
 

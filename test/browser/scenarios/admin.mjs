@@ -77,8 +77,8 @@ await scenario(async (browser) => {
   await page.getByRole("button", { name: "Show them" }).click();
   await page.getByText(config.body).waitFor();
   await page.goto(config.url + "/dashboard/settings/audit");
-  await page.getByText("response.read").first().waitFor();
-  await page.getByText("found at the bank").first().waitFor();
+  await page.locator("tbody").getByText("response.read").first().waitFor();
+  await page.locator("tbody").getByText("found at the bank").first().waitFor();
 
   // Signing out ends the session and not only the page.
   await page.getByRole("button", { name: "Sign out" }).click();

@@ -77,7 +77,7 @@ export function Credentials() {
             },
           },
           {
-            head: "",
+            head: "Actions",
             cell: (c) =>
               admin &&
               ended(c) === null && (

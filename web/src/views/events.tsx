@@ -1,7 +1,7 @@
 // Single replays, 409s, takeovers and late completions as they come.
 import { useEffect, useState } from "preact/hooks";
 import { get, query } from "../api/client";
-import type { Event, Page } from "../api/types";
+import type { Event, EventKind, Page } from "../api/types";
 import { useData } from "../data";
 import { kindName, seconds } from "../format";
 import { rangeOf } from "../range";
@@ -11,7 +11,7 @@ import { Card, Chip, Empty, Loading, Outside, Time, Trouble, useAction } from ".
 import { Filters } from "../ui/filters";
 import { Table, type Column } from "../ui/table";
 
-const kinds = ["replay", "in_progress", "mismatch", "unknown", "takeover", "late_completion"];
+const kinds: EventKind[] = ["replay", "in_progress", "mismatch", "unknown", "takeover", "late_completion", "declared_unknown"];
 
 export function EventTable({ events, brief = false }: { events: Event[]; brief?: boolean }) {
   const names = useNameOf();

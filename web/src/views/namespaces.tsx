@@ -32,7 +32,7 @@ export function Namespaces() {
           { head: "Key scope", by: (n) => n.key_scope, cell: (n) => n.key_scope },
           { head: "Id", cell: (n) => <code>{n.id}</code> },
           {
-            head: "",
+            head: "Actions",
             cell: (n) =>
               admin && (
                 <button type="button" class="button small" aria-label={`Rename ${n.name}`} onClick={() => open(n)}>

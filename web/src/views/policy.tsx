@@ -122,7 +122,7 @@ export function Policies() {
                   ),
                 },
                 {
-                  head: "",
+                  head: "Actions",
                   cell: (o) =>
                     admin && (
                       <span class="row-actions">
