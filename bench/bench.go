@@ -29,6 +29,7 @@ type bench struct {
 
 	runs          int // loads so far
 	prunedRecords int64
+	storedBytes   int // of one body in the table; zero: not looked at
 	results       []result
 	memory        *remembered // nil: not looked at
 	left          []string    // sentences about what was left out
@@ -139,12 +140,10 @@ func (b *bench) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// add runs a group and keeps what it found.
+// add runs a group and keeps what it found, as far as it came.
 func (b *bench) add(ctx context.Context, g group) (result, error) {
 	r, err := b.runGroup(ctx, g)
-	if err == nil {
-		b.results = append(b.results, r)
-	}
+	b.results = append(b.results, r)
 	return r, err
 }
 
@@ -164,6 +163,11 @@ func (b *bench) compare(ctx context.Context, db *database) (err error) {
 		}
 		if _, err := b.add(ctx, g); err != nil {
 			return err
+		}
+		if g.name == "pair" {
+			if b.storedBytes, err = db.session.bodyOnDisk(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	if b.wants("replay") || b.wants("two processes") {

@@ -90,6 +90,11 @@ func (b *bench) open(ctx context.Context, name string) (*database, error) {
 		return nil, err
 	}
 	db.session = session
+	for _, sql := range b.opts.schema {
+		if err := session.exec(ctx, sql); err != nil {
+			return nil, fmt.Errorf("-schema %q: %w", sql, err)
+		}
+	}
 	return db, nil
 }
 

@@ -23,14 +23,16 @@ type options struct {
 	report  string         // where the table is written; empty: nowhere
 	profile string         // folder for profiles of every load; empty: none
 	environ []string       // of the API, beside what the bench sets
+	schema  []string       // statements that change the schema before anything is measured
 }
 
-type environment []string
+// list is a flag that may be repeated.
+type list []string
 
-func (e *environment) String() string { return fmt.Sprint(*e) }
+func (l *list) String() string { return fmt.Sprint(*l) }
 
-func (e *environment) Set(entry string) error {
-	*e = append(*e, entry)
+func (l *list) Set(entry string) error {
+	*l = append(*l, entry)
 	return nil
 }
 
@@ -47,7 +49,8 @@ func readOptions(args []string, errs io.Writer) (options, error) {
 	only := flags.String("only", "", "regular expression: the groups to run, of begin, pair, batch, replay, open loop, two processes, Redis, large table, pruning, memory")
 	flags.StringVar(&o.report, "report", "bench/results/latest.md", "file for the table; empty writes none")
 	flags.StringVar(&o.profile, "profile", "", "folder for CPU and allocation profiles of the API under every load")
-	flags.Var((*environment)(&o.environ), "env", "NAME=value for the API; may be repeated")
+	flags.Var((*list)(&o.environ), "env", "NAME=value for the API; may be repeated")
+	flags.Var((*list)(&o.schema), "schema", "statement that tries another schema, such as \"alter table idempotency_keys set (fillfactor = 50)\"; may be repeated")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -32,9 +32,10 @@ const (
 	// replayedRecords are what replays go round, here and there.
 	replayedRecords = 10_000
 
-	// connectSeconds are added to pgbench's time, which runs while it connects:
-	// SCRAM for 64 connections takes a second of CPU. Its rate leaves them out.
-	connectSeconds = 2
+	// connectSeconds are added to pgbench's time, for SCRAM on 64 connections
+	// takes a second of CPU. Its rate leaves them out.
+	connectSeconds     = 2
+	mostConnectSeconds = 32
 )
 
 var errNoPgbench = errors.New("pgbench is not installed, and it is half of every comparison here: it comes with PostgreSQL's contrib programs (Debian and Ubuntu: apt-get install postgresql-contrib); put it on PATH or beside the server's binaries")
@@ -79,16 +80,27 @@ func storedHeaders() string {
 }
 
 // plain runs one script of one statement per transaction on so many
-// connections, as prepared statements over TCP, as the API does.
-func (b *bench) plain(ctx context.Context, db *database, script string, clients int) (measure, error) {
+// connections, as prepared statements over TCP, as the API does. pgbench's time
+// runs while it connects: where that took too much of it, it is run again.
+func (b *bench) plain(ctx context.Context, db *database, script string, clients int) (m measure, err error) {
+	for connecting := connectSeconds; connecting <= mostConnectSeconds; connecting *= 2 {
+		var enough bool
+		if m, enough, err = b.plainOnce(ctx, db, script, clients, connecting); err != nil || enough {
+			return m, err
+		}
+	}
+	return m, fmt.Errorf("pgbench could not connect %d times within %d s", clients, mostConnectSeconds)
+}
+
+func (b *bench) plainOnce(ctx context.Context, db *database, script string, clients, connecting int) (m measure, enough bool, err error) {
 	at, err := url.Parse(db.url)
 	if err != nil {
-		return measure{}, err
+		return measure{}, false, err
 	}
 	password, _ := at.User.Password()
 	cmd := exec.CommandContext(ctx, b.pgbench, //nolint:gosec // the arguments are ours
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, runtime.NumCPU())),
-		"--time="+strconv.Itoa(b.opts.seconds+connectSeconds), "--file="+b.scriptPath(script),
+		"--time="+strconv.Itoa(b.opts.seconds+connecting), "--file="+b.scriptPath(script),
 		"--define=tenant="+db.plain.String(), "--define=namespace="+db.namespace.String(), "--define=credential=abcdefghijklmnop",
 		"--define=print="+strings.Repeat("0f", 32), "--define=owner="+strings.Repeat("0d", 16),
 		"--define=headers="+storedHeaders(), "--define=body="+responseBody(), "--define=records="+strconv.Itoa(replayedRecords))
@@ -96,22 +108,25 @@ func (b *bench) plain(ctx context.Context, db *database, script string, clients 
 		"PGPASSWORD="+password, "PGDATABASE="+strings.TrimPrefix(at.Path, "/"))
 	before, err := takeSnapshot(ctx, db, nil)
 	if err != nil {
-		return measure{}, err
+		return measure{}, false, err
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return measure{}, fmt.Errorf("run pgbench: %w: %s", err, out)
+		return measure{}, false, fmt.Errorf("run pgbench: %w: %s", err, out)
 	}
 	after, err := takeSnapshot(ctx, db, nil)
 	if err != nil {
-		return measure{}, err
+		return measure{}, false, err
 	}
-	m, err := readPgbench(string(out))
+	if took, err := number(string(out), `initial connection time = ([0-9.]+) ms`); err != nil || took > float64(connecting)*1000 {
+		return measure{}, false, nil //nolint:nilerr // it says nothing of it where the time was up before
+	}
+	m, err = readPgbench(string(out))
 	// The connecting is in it, some milliseconds for each connection.
 	m.used = after.used.minus(before.used)
 	m.used.generator = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	m.wal = after.wal - before.wal
-	return m, err
+	return m, true, err
 }
 
 // readPgbench reads what pgbench says at its end. One failed transaction fails

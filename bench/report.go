@@ -50,8 +50,14 @@ func (b *bench) head(out *strings.Builder, took time.Duration) {
 	for _, sentence := range b.left {
 		fmt.Fprintf(out, "%s\n", sentence)
 	}
+	if b.storedBytes > 0 {
+		fmt.Fprintf(out, "A body of %d bytes takes %d in the table.\n", bodyBytes, b.storedBytes)
+	}
 	if b.prunedRecords > 0 {
 		fmt.Fprintf(out, "%d records were pruned meanwhile.\n", b.prunedRecords)
+	}
+	for _, sql := range b.opts.schema {
+		fmt.Fprintf(out, "The schema was changed by `%s`.\n", sql)
 	}
 	if len(b.opts.environ) > 0 {
 		fmt.Fprintf(out, "The API ran with %s.\n", strings.Join(b.opts.environ, " "))

@@ -74,6 +74,12 @@ func (s *session) recycle(ctx context.Context, gigabytes int) error {
 	return err
 }
 
+// exec runs a statement that whoever started the bench gave it.
+func (s *session) exec(ctx context.Context, sql string) error {
+	_, err := s.conn.Exec(ctx, sql)
+	return err
+}
+
 // empty throws all records away.
 func (s *session) empty(ctx context.Context) error {
 	_, err := s.conn.Exec(ctx, "truncate idempotency_keys, key_history, key_late_completions")
@@ -165,7 +171,8 @@ from generate_series(1, $3::bigint) n`
 
 // bodyOnDisk is how many bytes a stored body takes.
 func (s *session) bodyOnDisk(ctx context.Context) (bytes int, err error) {
-	err = s.conn.QueryRow(ctx, `select pg_column_size(body) from idempotency_keys where body is not null limit 1`).Scan(&bytes)
+	const sqlSize = `select pg_column_size(body) from idempotency_keys where body is not null limit 1` // any tenant's: all are the bench's
+	err = s.conn.QueryRow(ctx, sqlSize).Scan(&bytes)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

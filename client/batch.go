@@ -161,7 +161,7 @@ func (b *batchRun) runEntry(ctx context.Context, i int, e *heldEntry, storing *b
 		result.Err = b.client.refuseTakeover(ctx, e.lease)
 		return
 	case e.work.Err() != nil: // the consumer stops, or the lease was lost while it waited
-		result.Err = context.Cause(e.work)
+		result.Err = context.Cause(e.work) //nolint:contextcheck // the entry's own, made of ctx
 		e.end()
 		_, _ = b.client.settle(ctx, e.lease.release())
 		return
@@ -173,7 +173,7 @@ func (b *batchRun) runEntry(ctx context.Context, i int, e *heldEntry, storing *b
 			_, _ = b.client.settle(ctx, e.lease.unknown())
 		}
 	}()
-	response, err := b.do(e.work, i, e.lease)
+	response, err := b.do(e.work, i, e.lease) //nolint:contextcheck // the entry's own, made of ctx
 	returned = true
 	if err != nil {
 		e.end()

@@ -144,10 +144,10 @@ func (c *Client) noteConflict(ctx context.Context, op Operation, err error) {
 	attrs := []any{slog.String("code", string(code)), slog.String("operation", op.name()), keyPrefix(op.Key)}
 	if e, ok := errors.AsType[*Error](err); ok {
 		attrs = append(attrs, slog.Int("status", e.Status), slog.String("request_id", e.RequestID))
-		switch code { //nolint:exhaustive // the others have nothing more to say
-		case ErrInProgress:
+		if code == ErrInProgress {
 			attrs = append(attrs, slog.Int("attempt", e.Attempt), slog.Time("lease_expires_at", e.LeaseExpiresAt))
-		case ErrMismatch:
+		}
+		if code == ErrMismatch {
 			attrs = append(attrs, slog.Any("differs", e.Differs))
 		}
 	}

@@ -66,7 +66,7 @@ func (c *Client) do(ctx context.Context, r request, budget time.Duration) (a ans
 		if err == nil || ctx.Err() != nil || !worthRepeating(err) || !sent {
 			return a, sent, err
 		}
-		pause := max(c.backoff(max(tries, 1)), retryAfter(err))
+		pause := max(backoff(max(tries, 1), c.jitterFunc), retryAfter(err))
 		if c.clock.Now().Sub(began)+pause > budget {
 			return a, sent, err
 		}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync"
-	"time"
 )
 
 // Client speaks to one Onceward service with one credential. It is safe for
@@ -43,7 +41,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{
 		config: config, http: config.HTTP, clock: config.Clock, logger: config.Logger,
 		breaker:    newBreaker(config.Clock, config.BreakerThreshold, config.BreakerPause),
-		jitterFunc: rand.Float64,
+		jitterFunc: jitter,
 		pending:    make(map[*delivery]struct{}),
 	}
 	if c.http == nil {
@@ -103,7 +101,7 @@ func (c *Client) background(ctx context.Context, f func(ctx context.Context)) bo
 		return false
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(c.life, cancel)
+	stop := context.AfterFunc(c.life, cancel) //nolint:contextcheck // it ends with either
 	c.running.Go(func() {
 		defer cancel()
 		defer stop()
@@ -116,15 +114,4 @@ func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
-}
-
-// backoff is the pause before try number n (from 1): doubling from 100 ms to
-// 3 s, the half of it spread by jitter.
-func (c *Client) backoff(n int) time.Duration {
-	const first, most = 100 * time.Millisecond, 3 * time.Second
-	d := most
-	if n < 6 {
-		d = min(first<<(n-1), most)
-	}
-	return time.Duration(float64(d) * (0.5 + 0.5*c.jitterFunc()))
 }

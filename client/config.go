@@ -84,7 +84,7 @@ type Clock interface {
 
 type systemClock struct{}
 
-func (systemClock) Now() time.Time { return time.Now() }
+func (systemClock) Now() time.Time { return time.Now() } //nolint:forbidigo // the one place
 
 func (systemClock) After(d time.Duration) (fired <-chan time.Time, stop func()) {
 	t := time.NewTimer(d)

@@ -78,7 +78,7 @@ func (c *Client) deliver(ctx context.Context, d *delivery) {
 		if ctx.Err() != nil {
 			return
 		}
-		pause := max(c.backoff(n), min(retryAfter(d.err), 30*time.Second))
+		pause := max(backoff(n, c.jitterFunc), min(retryAfter(d.err), 30*time.Second))
 		if untilRenewal := renewAt.Sub(c.clock.Now()); untilRenewal < pause {
 			if sleep(ctx, c.clock, untilRenewal) != nil {
 				return

@@ -144,7 +144,7 @@ type coded interface{ OncewardCode() string }
 
 // sameCode looks at target alone: errors.Is walks the chain of the other side.
 func sameCode(code string, target error) bool {
-	t, ok := target.(coded) //nolint:errorlint // errors.Is hands one error of the chain at a time
+	t, ok := target.(coded)
 	return ok && t.OncewardCode() == code
 }
 

@@ -61,7 +61,7 @@ func DownstreamKey(record RecordID, provider, step string) string {
 // type of it, and never the same as "42".
 func keyPart(part any) (tag, text string, err error) {
 	v := reflect.ValueOf(part)
-	switch v.Kind() { //nolint:exhaustive // all others are refused
+	switch v.Kind() {
 	case reflect.String:
 		if v.Len() == 0 {
 			return "", "", errors.New("it is an empty string; is the id missing?")

@@ -40,8 +40,20 @@ func TestOtherPartsGiveAnotherKey(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string][]any)
 	for _, parts := range [][]any{
-		{"order", 42}, {"order", "42"}, {"order", 4, 2}, {"order42"}, {"orde", "r42"}, {"order", 42, "charge"}, {42, "order"},
-		{"order", -42}, {"order", 43}, {"order", true}, {"order", "true"}, {"order", false}, {"order", 42, 4999}, {"order", 42, 5000},
+		{"order", 42},
+		{"order", "42"},
+		{"order", 4, 2},
+		{"order42"},
+		{"orde", "r42"},
+		{"order", 42, "charge"},
+		{42, "order"},
+		{"order", -42},
+		{"order", 43},
+		{"order", true},
+		{"order", "true"},
+		{"order", false},
+		{"order", 42, 4999},
+		{"order", 42, 5000},
 	} {
 		key, err := client.Key(parts...)
 		if err != nil {

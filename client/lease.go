@@ -143,13 +143,13 @@ func (l *Lease) renewUntilLost(ctx context.Context) error {
 	first, _, _ := l.terms()
 	for pause := first / 3; ; {
 		if sleep(ctx, l.client.clock, pause) != nil {
-			return nil
+			return nil //nolint:nilerr // the operation has ended
 		}
 		err := l.renewOnce(ctx)
 		length, end, hold := l.terms()
 		switch left := end.Sub(l.client.clock.Now()); {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the operation has ended
 		case err == nil:
 			pause = length / 3
 		case isFinal(err):
@@ -169,7 +169,7 @@ func (l *Lease) renewUntilLost(ctx context.Context) error {
 // isFinal says whether a call of a lease holder can never succeed any more.
 // What only needs the service, the rate or the credential mended can.
 func isFinal(err error) bool {
-	switch CodeOf(err) { //nolint:exhaustive // all others may pass
+	switch CodeOf(err) {
 	case ErrLeaseLost, ErrAlreadyCompleted, ErrNotFound:
 		return true
 	default:

@@ -26,7 +26,7 @@ func (r refusalError) Error() string { return "onceward: " + string(r.code) + ":
 type said struct{ title, detail string }
 
 func saidOf(code Code) said {
-	switch code { //nolint:exhaustive // an end user meets these
+	switch code {
 	case ErrMissingKey:
 		return said{"The idempotency key is missing", "Send the header " + keyHeader + " with a key that is new for every new operation and the same for every retry of it."}
 	case ErrInvalidKey:
@@ -90,7 +90,7 @@ func (p *protector) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(d.RetryAfter))
 	}
 	w.WriteHeader(d.Status)
-	_, _ = w.Write(body) // the request has not run, whether or not its sender hears so
+	_, _ = w.Write(body) //nolint:gosec // JSON, under its media type and nosniff
 }
 
 func documentOf(err error) document {
@@ -104,7 +104,7 @@ func documentOf(err error) document {
 		e = &Error{Code: ErrUnavailable}
 	}
 	d.Code, d.Status, d.RetryAfter = e.Code, e.Status, int(math.Ceil(e.RetryAfter.Seconds()))
-	switch e.Code { //nolint:exhaustive // all others are no matter of the end user
+	switch e.Code {
 	case ErrInvalidKey:
 		d.Detail = e.Detail
 	case ErrMissingKey, ErrOutcomeUnknown, ErrRateLimited, ErrBodyTooLarge, ErrRequestTooLarge:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -89,7 +88,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			drain(resp)
 		}
 		if pause == 0 {
-			pause = time.Duration(float64(100*time.Millisecond<<min(n-1, 5)) * (0.5 + rand.Float64())) //nolint:gosec // spreads retries, no secret
+			pause = backoff(n, jitter)
 		}
 		if slept := sleep(req.Context(), clock, pause); slept != nil {
 			return nil, callError(req, err, slept)

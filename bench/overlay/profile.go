@@ -1,6 +1,6 @@
 //go:build onceward_profile
 
-// This file is laid over cmd/api by `bench -profile`, and is part of no other
+// Command overlay is a file that is laid over cmd/api by `bench -profile`, and is part of no other
 // build: the product has no door through which it could be profiled.
 //
 // SIGUSR1 begins a CPU profile, SIGUSR2 ends it and writes what was allocated,

@@ -6,8 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -69,29 +67,4 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return postgres.Migrate(ctx, pool, logger)
 	}
 	return serve(ctx, cfg, pool, logger)
-}
-
-// runCommand administers and ends.
-func runCommand(ctx context.Context, c *command, args, environ []string, stdout, stderr io.Writer) error {
-	do, err := c.parse(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	cfg, err := loadConfig(environ)
-	if err != nil {
-		return err
-	}
-	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api-" + c.words})
-	if err != nil {
-		return err
-	}
-	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.slog()))
-	a, err := newAdministration(pool)
-	if err != nil {
-		return err
-	}
-	return told(do(ctx, a, stdout))
 }

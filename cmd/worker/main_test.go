@@ -99,7 +99,9 @@ func (p *process) kill() {
 	if err := p.cmd.Process.Kill(); err != nil {
 		p.t.Fatal(err)
 	}
-	_ = <-p.ended // that it was killed
+	if err := <-p.ended; err == nil {
+		p.t.Error("a worker that was killed ended well")
+	}
 }
 
 // stop ends the worker as an orchestrator does; it must end well.

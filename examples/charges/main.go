@@ -28,9 +28,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c := config{oncewardURL: os.Getenv("ONCEWARD_URL"), oncewardKey: os.Getenv("ONCEWARD_KEY"), listenAddr: "127.0.0.1:8090"}
-	started := func(addr net.Addr) { slog.Info("charges is listening", "addr", addr.String()) }
+	started := func(addr net.Addr) { slog.Info("charges is listening", slog.String("addr", addr.String())) }
 	if err := run(ctx, c, newBank(), started); err != nil {
-		slog.Error("charges ended", "error", err)
+		slog.Error("charges ended", slog.Any("error", err))
 		os.Exit(1)
 	}
 }

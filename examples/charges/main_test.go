@@ -189,7 +189,7 @@ func TestTheExampleAsItsPageSays(t *testing.T) {
 	if status, answer, _ := p.tap(t.Context(), "tok_alice", "order-42-charge", `{"amount":1}`); status != 409 || !strings.Contains(answer, "fingerprint_mismatch") {
 		t.Errorf("another amount under the same key: %d, %s", status, answer)
 	}
-	resp, err := http.Get(p.address + "/v1/charges") //nolint:noctx // a page
+	resp, err := http.Get(p.address + "/v1/charges")
 	if err != nil {
 		t.Fatal(err)
 	}

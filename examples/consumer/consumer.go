@@ -38,7 +38,7 @@ func (c *consumer) run(ctx context.Context) error {
 	for {
 		fetches := c.kafka.PollRecords(ctx, batchMessages)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was told to stop
 		}
 		if err := fetches.Err0(); err != nil {
 			return fmt.Errorf("poll: %w", err)
@@ -51,7 +51,7 @@ func (c *consumer) run(ctx context.Context) error {
 		}
 		if done < len(records) {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // it was told to stop
 			}
 			// The group delivers the rest again, here or elsewhere.
 			return fmt.Errorf("message %d of the batch: %w", done, results[done].Err)
@@ -99,7 +99,7 @@ func decided(results []client.BatchResult) int {
 		case r.Err == nil:
 		case errors.Is(r.Err, client.ErrMissingKey), errors.Is(r.Err, client.ErrMismatch), errors.Is(r.Err, client.ErrOutcomeUnknown):
 			// For a person: a real consumer puts it on a queue of its own.
-			slog.Error("a message is passed over", "error", r.Err)
+			slog.Error("a message is passed over", slog.Any("error", r.Err))
 		default:
 			return i
 		}

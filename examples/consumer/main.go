@@ -31,7 +31,7 @@ func main() {
 		closeWithin: 10 * time.Second,
 	}
 	if err := run(ctx, c, newLedger()); err != nil {
-		slog.Error("consumer ended", "error", err)
+		slog.Error("consumer ended", slog.Any("error", err))
 		os.Exit(1)
 	}
 }

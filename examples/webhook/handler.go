@@ -77,7 +77,7 @@ func receive(onceward *client.Client, sender string, verify verifyFunc, handle h
 			http.Error(w, "the delivery has no id", http.StatusBadRequest)
 		case errors.Is(err, client.ErrOutcomeUnknown):
 			// For a person. To have it delivered again would change nothing.
-			slog.ErrorContext(r.Context(), "nobody knows whether a delivery was handled", "sender", sender, "error", err)
+			slog.ErrorContext(r.Context(), "nobody knows whether a delivery was handled", slog.String("sender", sender), slog.Any("error", err))
 			w.WriteHeader(http.StatusAccepted)
 		default:
 			http.Error(w, "not now; deliver it again", http.StatusServiceUnavailable)

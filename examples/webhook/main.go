@@ -31,12 +31,12 @@ func main() {
 		nowFunc: time.Now,
 	}
 	handle := func(_ context.Context, e event) error {
-		slog.Info("handled", "sender", e.sender, "delivery", e.id)
+		slog.Info("handled", slog.String("sender", e.sender), slog.String("delivery", e.id))
 		return nil
 	}
-	started := func(addr net.Addr) { slog.Info("webhook is listening", "addr", addr.String()) }
+	started := func(addr net.Addr) { slog.Info("webhook is listening", slog.String("addr", addr.String())) }
 	if err := run(ctx, c, handle, started); err != nil {
-		slog.Error("webhook ended", "error", err)
+		slog.Error("webhook ended", slog.Any("error", err))
 		os.Exit(1)
 	}
 }

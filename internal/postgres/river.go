@@ -20,6 +20,19 @@ const RiverSchema = "river"
 // codeUndefinedTable is what a look into a schema that is not there yet ends with.
 const codeUndefinedTable = "42P01"
 
+// sqlGrantRiver lets the application's role, where there is one, enqueue and
+// show jobs.
+const sqlGrantRiver = `
+do $$
+begin
+    if exists (select from pg_roles where rolname = 'onceward_app') then
+        grant usage on schema ` + RiverSchema + ` to onceward_app;
+        grant select, insert, update, delete on all tables in schema ` + RiverSchema + ` to onceward_app;
+        grant usage on all sequences in schema ` + RiverSchema + ` to onceward_app;
+    end if;
+end
+$$`
+
 // RiverVersion is the version of River's tables that this binary works with.
 func RiverVersion() (int, error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: RiverSchema, Logger: slog.New(slog.DiscardHandler)})
@@ -55,6 +68,9 @@ func riverUp(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error
 			return fmt.Errorf("apply River's migrations: %w", cause)
 		}
 		return fmt.Errorf("apply River's migrations: %w", err)
+	}
+	if _, err := single.Exec(ctx, sqlGrantRiver); err != nil {
+		return fmt.Errorf("grant the application River's tables: %w", err)
 	}
 	for _, version := range result.Versions {
 		logger.InfoContext(ctx, "migration applied",

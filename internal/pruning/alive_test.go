@@ -8,6 +8,7 @@ import (
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/tenants"
 )
 
@@ -96,7 +97,89 @@ func TestAnExpiredKeyThatIsTakenAgainInTheMiddleOfABatchSurvives(t *testing.T) {
 	h.same("history of the new record", h.number("select count(*) from key_history where id = $1", again.ID), int64(1))
 }
 
-// The same in a crowd: keys are begun again while three pruners run over them.
+// The same a moment later: the begin has changed the row and not committed yet
+// when the batch comes to it. The deleting statement waits, and must look again.
+func TestABeginThatCommitsWhileItsRowIsWaitedForKeepsItsRecord(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	caller := h.newTenant()
+	for n := 1; ; n++ {
+		id := h.completed(caller, fmt.Sprint("key of try ", n), -2*time.Hour)
+		batch, err := h.pruner.store.pick(t.Context(), caller.Tenant, time.Time{}, HourlyDelay, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin, err := h.pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := begin.Exec(t.Context(), "update idempotency_keys set expires_at = now() + interval '1 day', fence = fence + 1 where id = $1", id); err != nil {
+			t.Fatal(err)
+		}
+		deleted := make(chan error)
+		go func() {
+			gone, _, err := h.pruner.store.delete(t.Context(), caller.Tenant, HourlyDelay, batch, time.Now)
+			if err == nil && gone != 0 {
+				err = fmt.Errorf("%d records are gone", gone)
+			}
+			deleted <- err
+		}()
+		for waiting := int64(0); waiting == 0 && err == nil; {
+			select {
+			case err = <-deleted:
+			default:
+				waiting = h.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
+			}
+		}
+		if commitErr := begin.Commit(t.Context()); commitErr != nil {
+			t.Fatal(commitErr)
+		}
+		if err == nil {
+			err = <-deleted
+		}
+		if postgres.IsLockNotAvailable(err) && n < 50 {
+			continue // this machine was too slow for the wait of a tenth of a second
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.same("records of the key", h.number("select count(*) from idempotency_keys where id = $1", id), int64(1))
+		return
+	}
+}
+
+// Between the look and the deletion an expired row was removed and vacuumed
+// away, and a live record of another key has taken its place in the table.
+func TestALiveRecordAtThePlaceOfAnExpiredOneSurvives(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	caller := h.newTenant()
+	h.completed(caller, "expired long ago", -2*time.Hour)
+	h.exec("vacuum idempotency_keys") // what completing left
+	batch, err := h.pruner.store.pick(t.Context(), caller.Tenant, time.Time{}, HourlyDelay, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.exec("delete from idempotency_keys")
+	h.exec("vacuum idempotency_keys")
+	taken := int64(0)
+	for n := 0; taken == 0; n++ {
+		if n == 100 {
+			t.Fatal("no new record has taken the place")
+		}
+		h.begin(caller, charge(fmt.Sprint("live key ", n)))
+		taken = h.number("select count(*) from idempotency_keys where ctid = any($1::tid[])", batch.places)
+	}
+	before := h.records(caller)
+	gone, _, err := h.pruner.store.delete(t.Context(), caller.Tenant, HourlyDelay, batch, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.same("gone", gone, 0)
+	h.same("records", h.records(caller), before)
+}
+
+// In a crowd: keys are begun again while three pruners run over them.
 // Each key has exactly one record afterwards, and it is the one that its begin
 // was told of.
 func TestKeysThatAreBegunWhileTheyArePrunedAreNeverLost(t *testing.T) {

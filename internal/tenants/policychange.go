@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
 )
@@ -143,7 +141,7 @@ func (s *Service) PatchDefaults(ctx context.Context, tenant auth.TenantID, patch
 	if err := patch.validate(); err != nil {
 		return Policies{}, err
 	}
-	return s.changePolicies(ctx, tenant, pre, "policy.change", func(_ context.Context, _ pgx.Tx, p *policies) error {
+	return s.changePolicies(ctx, tenant, pre, "policy.change", func(_ context.Context, _ transaction, p *policies) error {
 		row := p.after[overrideKey{}]
 		row.overlay(patch)
 		p.put(row)
@@ -164,7 +162,7 @@ func (s *Service) PutOperation(ctx context.Context, tenant auth.TenantID, row Ov
 	if err := row.validate(); err != nil {
 		return Policies{}, err
 	}
-	return s.changePolicies(ctx, tenant, pre, "policy.put_operation", func(ctx context.Context, tx pgx.Tx, p *policies) error {
+	return s.changePolicies(ctx, tenant, pre, "policy.put_operation", func(ctx context.Context, tx transaction, p *policies) error {
 		if err := p.inLimits("/retention_seconds", row.Retention); err != nil {
 			return err
 		}
@@ -180,7 +178,7 @@ func (s *Service) PutOperation(ctx context.Context, tenant auth.TenantID, row Ov
 // or (zero) those that hold in all. Where there are none it is
 // problem.NotFound. Kinds else as for PatchDefaults.
 func (s *Service) DeleteOperation(ctx context.Context, tenant auth.TenantID, namespace auth.NamespaceID, operation string, pre Precondition) (Policies, error) {
-	return s.changePolicies(ctx, tenant, pre, "policy.delete_operation", func(_ context.Context, _ pgx.Tx, p *policies) error {
+	return s.changePolicies(ctx, tenant, pre, "policy.delete_operation", func(_ context.Context, _ transaction, p *policies) error {
 		key := overrideKey{namespace, operation}
 		if _, has := p.after[key]; !has || operation == "" {
 			return problem.New(problem.NotFound, "The tenant has no policy for this operation, in this namespace.")

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
 )
@@ -278,7 +276,7 @@ func (s *Service) SetRetention(ctx context.Context, tenant auth.TenantID, params
 	entry.Reason = params.Reason
 	after, err := s.rows.SetRetention(ctx, tenant, params, id, policyChanging{
 		pre: pre, entry: entry, mayShorten: s.keyPresented,
-		change: func(_ context.Context, _ pgx.Tx, p *policies) error { return params.set(p) },
+		change: func(_ context.Context, _ transaction, p *policies) error { return params.set(p) },
 	})
 	s.snapshots.Forget(tenant)
 	return after, err

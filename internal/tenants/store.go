@@ -174,3 +174,7 @@ func violates(err error, constraint string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.ConstraintName == constraint
 }
+
+// transaction is the one that a change runs in, audit entry included; who
+// passes it on need not know the driver.
+type transaction = pgx.Tx

@@ -44,7 +44,7 @@ func TestARetryGetsTheStoredResponseByteForByte(t *testing.T) {
 				t.Errorf("completion %+v, want all %d headers stored", completion, len(tc.response.Headers))
 			}
 			replay := replayOf(t, c, op)
-			if diff := cmp.Diff(tc.response, replay.Response, equateEmptyBytes); diff != "" {
+			if diff := cmp.Diff(tc.response, replay.Response, equateEmptyBytes()); diff != "" {
 				t.Errorf("the replay is another response (-stored +replayed):\n%s", diff)
 			}
 			if replay.ID != acquired.ID || replay.Attempt != 1 || !replay.FingerprintMatched || replay.Age <= 0 || replay.CompletedAt.Before(replay.CreatedAt) {
@@ -54,7 +54,9 @@ func TestARetryGetsTheStoredResponseByteForByte(t *testing.T) {
 	}
 }
 
-var equateEmptyBytes = cmp.FilterValues(func(a, b []byte) bool { return len(a) == 0 && len(b) == 0 }, cmp.Ignore())
+func equateEmptyBytes() cmp.Option {
+	return cmp.FilterValues(func(a, b []byte) bool { return len(a) == 0 && len(b) == 0 }, cmp.Ignore())
+}
 
 func everyByte() []byte {
 	body := make([]byte, 256)

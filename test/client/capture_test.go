@@ -266,7 +266,7 @@ func TestReplaysAreFramedAsTheFirstAnswer(t *testing.T) {
 			rw.Header()["x-lower"] = []string{"1"}
 		}},
 		"every byte": {"POST", func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(everyByte()) }},
-		"an error":   {"POST", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "declined", 402) }},
+		"an error":   {"POST", func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "declined", http.StatusPaymentRequired) }},
 		"HEAD": {"HEAD", func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(rw, "a body that HEAD does not send")
 		}},

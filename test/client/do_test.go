@@ -101,11 +101,11 @@ func TestWhatAFunctionReturnsDecidesWhatIsStored(t *testing.T) {
 			if record.State != tc.state {
 				t.Errorf("the record is %s, want %s", record.State, tc.state)
 			}
-			if diff := cmp.Diff(tc.stored, record.Response, equateEmptyBytes); diff != "" {
+			if diff := cmp.Diff(tc.stored, record.Response, equateEmptyBytes()); diff != "" {
 				t.Errorf("stored (-want +got):\n%s", diff)
 			}
 			if tc.stored != nil {
-				if diff := cmp.Diff(*tc.stored, result.Response, equateEmptyBytes); diff != "" || !result.Stored {
+				if diff := cmp.Diff(*tc.stored, result.Response, equateEmptyBytes()); diff != "" || !result.Stored {
 					t.Errorf("result %+v (-want +got):\n%s", result, diff)
 				}
 			}

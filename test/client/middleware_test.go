@@ -174,6 +174,7 @@ func TestTheKeyIsTheSameInAnyLetterCase(t *testing.T) {
 		if resp.StatusCode != 201 {
 			t.Errorf("%s: status %d", line, resp.StatusCode)
 		}
+		_ = resp.Body.Close()
 		_ = conn.Close()
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/charges", strings.NewReader("{}"))

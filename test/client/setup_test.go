@@ -207,7 +207,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w.mu.Unlock()
 	var resp *http.Response
-	err := error(errCut)
+	err := errCut
 	if decided != neverComes {
 		resp, err = w.transport.RoundTrip(r)
 		if err == nil && decided == answerLost {

@@ -43,8 +43,7 @@ type hotKey struct {
 	key   string
 	calls atomic.Int32
 
-	mu     sync.Mutex // guards all below
-	id     string
+	mu     sync.Mutex         // guards all below
 	leases []apitest.Acquired // in the order in which they were learnt
 }
 
@@ -52,7 +51,6 @@ type hotKey struct {
 func (k *hotKey) learn(a apitest.Acquired) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.id = a.ID
 	k.leases = append(k.leases, a)
 }
 
@@ -65,12 +63,6 @@ func (k *hotKey) pick(random *rand.Rand) (a apitest.Acquired, ok bool) {
 	}
 	back := min(random.IntN(4)*random.IntN(3), len(k.leases)-1)
 	return k.leases[len(k.leases)-1-back], true
-}
-
-func (k *hotKey) known() (id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.id
 }
 
 // run is one history.

@@ -12,7 +12,9 @@ import (
 // Metric is one figure of /metrics, by its name and labels as they stand there.
 func (p *API) Metric(tb testing.TB, name string) float64 {
 	tb.Helper()
-	for line := range strings.Lines(string(p.OperatorClient().Do(tb, http.MethodGet, "/metrics", nil).Expect(tb, http.StatusOK).Body)) {
+	operator := p.OperatorClient()
+	defer operator.Close()
+	for line := range strings.Lines(string(operator.Do(tb, http.MethodGet, "/metrics", nil).Expect(tb, http.StatusOK).Body)) {
 		if value, found := strings.CutPrefix(line, name+" "); found {
 			figure, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {

@@ -21,3 +21,6 @@ func (w *World) Ignore(tb testing.TB, operation string, pointers ...string) {
 	tb.Helper()
 	w.SetPolicy(tb, tenants.Override{Operation: operation, IgnorePointers: &pointers})
 }
+
+// Close gives back the connections that the client keeps for the next request.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
