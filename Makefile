@@ -12,7 +12,7 @@ FUZZTIME ?= 20s
 RACE     ?= $(PACKAGES)
 
 .DEFAULT_GOAL := help
-.PHONY: help run env demo reset web/build web/check build test test/short test/race fuzz lint verify fmt stats
+.PHONY: help run env demo reset web/build web/check chromium build test test/short test/race fuzz lint verify fmt stats
 
 help: ## show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z\/-]+:.*## / { gsub(/[$$][$$]/, "$$", $$2); printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,14 +36,14 @@ reset: ## delete the data and credentials that make run has kept
 build: web/build ## build the dashboard and every binary into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-test: withpg ## vet, and run all tests of every module against one throw-away PostgreSQL
+test: withpg web/build chromium ## vet, and run all tests of every module against one throw-away PostgreSQL
 	$(GO) vet $(PACKAGES)
 	bin/withpg $(GO) test $(PACKAGES)
 
 test/short: withpg ## run the tests that take moments
 	bin/withpg $(GO) test -short $(PACKAGES)
 
-test/race: withpg ## run all tests under the race detector (RACE=./internal/keys for some)
+test/race: withpg web/build chromium ## run all tests under the race detector (RACE=./internal/keys for some)
 	bin/withpg $(GO) test -race $(RACE)
 
 fuzz: ## give every fuzz target a while (FUZZTIME=20s)
@@ -81,6 +81,13 @@ web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 	@echo "installing what the dashboard is built with …"
 	@cd web && npm ci --no-fund --no-audit --loglevel error
 	@touch $@
+
+# The tests of test/browser look at the dashboard with it; without it they are
+# skipped, but with TEST_BROWSER_REQUIRED=1.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium …" && apt-get install -y -qq chromium >/dev/null; } || \
+	echo "! no Chromium: the tests of the dashboard in a browser are skipped" >&2
 
 web/check: web/node_modules/.package-lock.json ## check the dashboard's types, against api/openapi.yaml too
 	cd web && npm run --silent types && npm run --silent check
