@@ -147,9 +147,11 @@ func (c *Client) ResolveBatch(ctx context.Context, resolutions []Resolution) ([]
 		if results[i].Err = entry.failure(callResolveBatch); results[i].Err != nil {
 			continue
 		}
-		var w recordWire
+		var w struct {
+			Record recordWire `json:"record"`
+		}
 		if results[i].Err = entry.decode(callResolveBatch, &w); results[i].Err == nil {
-			results[i].Record = w.record()
+			results[i].Record = w.Record.record()
 		}
 	}
 	return results, nil

@@ -34,8 +34,9 @@ type Config struct {
 	// Logger gets replays, conflicts and what could not be delivered. Never a
 	// whole key, a token or a body. Nil: slog.Default().
 	Logger *slog.Logger
-	// TracerProvider gets one span per call of the service, and its context is
-	// sent as traceparent. Nil: no spans, and nothing is sent.
+	// TracerProvider gets one span per call of the service. The context of the
+	// span, or else of the one around the call, is sent as traceparent. Nil: no
+	// spans.
 	TracerProvider trace.TracerProvider
 	// MeterProvider gets the counters named onceward.client.*. Nil: none.
 	MeterProvider metric.MeterProvider

@@ -34,8 +34,10 @@ func analyticsTable() []route {
 		{method: http.MethodGet, pattern: "/v1/analytics/replay-ages", listener: Public, roles: readers, admin: true, query: filter, call: call((*API).replayAges)},
 		{method: http.MethodGet, pattern: "/v1/analytics/operations", listener: Public, roles: readers, admin: true, query: with("limit"), call: call((*API).operations)},
 		{method: http.MethodGet, pattern: "/v1/analytics/callers", listener: Public, roles: readers, admin: true, query: with("limit"), call: call((*API).callers)},
-		{method: http.MethodGet, pattern: "/v1/events", listener: Public, roles: readers, admin: true,
-			query: []string{"kind", "operation", "namespace", "caller", "since", "limit", "cursor"}, call: call((*API).events)},
+		{
+			method: http.MethodGet, pattern: "/v1/events", listener: Public, roles: readers, admin: true,
+			query: []string{"kind", "operation", "namespace", "caller", "since", "limit", "cursor"}, call: call((*API).events),
+		},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -151,12 +152,11 @@ func environ(set ...string) []string {
 func run(t *testing.T) (checkout string) {
 	t.Helper()
 	checkout = t.TempDir()
-	makefile, err := os.ReadFile("../../Makefile")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(checkout, "Makefile"), makefile, 0o600)
-	}
-	if err == nil {
-		err = os.Symlink(processtest.BinFolder(), filepath.Join(checkout, "bin"))
+	root, err := filepath.Abs("../..")
+	for name, is := range map[string]string{
+		"Makefile": filepath.Join(root, "Makefile"), "web": filepath.Join(root, "web"), "bin": processtest.BinFolder(),
+	} {
+		err = errors.Join(err, os.Symlink(is, filepath.Join(checkout, name)))
 	}
 	if err != nil {
 		t.Fatal(err)
