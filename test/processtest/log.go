@@ -76,7 +76,7 @@ func writeTexts(into *strings.Builder, value any) {
 }
 
 // secretsOf are the texts of the exchanges that no log may hold, and what each
-// is: credentials, tokens, keys, owners, callers, fingerprints, bodies, ids.
+// is: credentials, tokens, keys, owners, callers, fingerprints, bodies.
 func secretsOf(exchanges []apitest.Exchange) map[string]string {
 	secrets := map[string]string{}
 	add := func(secret, what string) {
@@ -114,7 +114,7 @@ func addMembers(value any, add func(secret, what string)) {
 			switch {
 			case !isText:
 				addMembers(member, add)
-			case slices.Contains([]string{"key", "id", "owner", "caller", "fingerprint", "body", "body_base64", "body_ref", "token", "lease_token"}, name):
+			case slices.Contains([]string{"key", "owner", "caller", "fingerprint", "body", "body_base64", "body_ref", "token", "lease_token"}, name):
 				add(text, "the member "+name+" of a request or answer")
 			}
 		}
