@@ -19,6 +19,10 @@ const (
 	// than a quarter of it.
 	maxQueued          = 8192
 	maxQueuedPerTenant = maxQueued / 4
+	// maxLockTimeouts is how many locks a batch waits for, 100 ms each, before
+	// all that is left of it goes on alone: however many rows somebody holds,
+	// the next batch waits for half a second at most.
+	maxLockTimeouts = 5
 )
 
 // batcher is group commit for one kind of call. Entries that arrive while a
@@ -112,26 +116,39 @@ func (b *batcher[E, R]) work() {
 // flush answers tasks. A batch that PostgreSQL refuses is halved until the
 // entry at fault stands alone: it fails by itself and no neighbour with it.
 func (b *batcher[E, R]) flush(tasks []*task[E, R]) {
+	patience := maxLockTimeouts
+	b.flushWith(tasks, &patience)
+}
+
+// flushWith halves as long as there is patience with locks: each lock that a
+// half waits for costs its lock_timeout, and the next batch waits too.
+func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 	entries := make([]E, len(tasks))
 	for i, t := range tasks {
 		entries[i] = t.entry
 	}
 	results, err := b.run(entries)
+	locked := postgres.IsLockNotAvailable(err)
+	if locked {
+		*patience--
+	}
 	switch {
 	case err == nil:
 		for i, t := range tasks {
 			t.answer <- answer[R]{result: results[i]}
 		}
-	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err):
+	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err) || errors.Is(err, errUnknownCommit):
 		for _, t := range tasks {
 			t.answer <- answer[R]{err: err}
 		}
+	case locked && (len(tasks) == 1 || *patience <= 0):
+		for _, t := range tasks {
+			go b.flushAlone(t)
+		}
 	case len(tasks) > 1:
 		half := len(tasks) / 2
-		b.flush(tasks[:half])
-		b.flush(tasks[half:])
-	case postgres.IsLockNotAvailable(err):
-		go b.flushAlone(tasks[0])
+		b.flushWith(tasks[:half], patience)
+		b.flushWith(tasks[half:], patience)
 	default:
 		tasks[0].answer <- answer[R]{err: err}
 	}

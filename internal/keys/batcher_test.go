@@ -187,6 +187,52 @@ func TestABlockedEntryGoesOnAlone(t *testing.T) {
 	}
 }
 
+// However many rows somebody holds, the neighbours of the blocked entries and
+// the next batch do not wait for each of them.
+func TestManyBlockedEntriesCostABatchFewLockTimeouts(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	var blocked []BeginRequest
+	for range 40 {
+		req := charge()
+		h.acquire(h.caller, req)
+		blocked = append(blocked, req)
+	}
+	b := idle(h.service.inserts)
+	tx, err := h.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(background(t)) }()
+	if _, err := tx.Exec(t.Context(), "delete from idempotency_keys"); err != nil {
+		t.Fatal(err)
+	}
+	entries := []*entry{h.entry(charge())}
+	for _, req := range blocked {
+		entries = append(entries, h.entry(anew(req)))
+	}
+	run, calls := b.runFunc, 0
+	b.runFunc = func(ctx context.Context, via sender, entries []*entry) ([]*inserted, error) {
+		if _, inBatch := via.(*session); inBatch {
+			calls++
+		}
+		return run(ctx, via, entries)
+	}
+	tasks := tasksOf[*entry, *inserted](t.Context(), entries...)
+	b.flush(tasks)
+	if calls > 2*maxLockTimeouts {
+		t.Errorf("the batch tried %d times", calls)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, task := range tasks {
+		if got := <-task.answer; got.err != nil || got.result == nil {
+			t.Errorf("entry %d got %+v", i, got)
+		}
+	}
+}
+
 // lossy runs a transaction and loses the answer of the first n: before it
 // reaches the server, or after it is committed.
 func lossy[E entrant, R any](b *batcher[E, R], n int, persist bool) *atomic.Int32 {
