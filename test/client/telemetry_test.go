@@ -88,7 +88,7 @@ func TestWhatHappensIsCountedAndTraced(t *testing.T) {
 	w := apitest.New(t)
 	network, counted, traced := newWire(t), &counters{sums: make(map[string]int64)}, &spans{}
 	c := newClient(t, w, over(network), func(c *client.Config) {
-		c.MeterProvider, c.TracerProvider, c.StoreTimeout = counted, traced, 50*time.Millisecond
+		c.MeterProvider, c.TracerProvider = counted, traced
 	})
 	lost := false
 	network.cut(func(*http.Request) fault {
