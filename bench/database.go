@@ -54,7 +54,7 @@ func sharedBuffersMB() int {
 	if err := unix.Sysinfo(&info); err != nil {
 		return most / 4
 	}
-	return int(min(most, info.Totalram*uint64(info.Unit)>>22)) //nolint:gosec // at most 4096
+	return int(min(most, info.Totalram*uint64(info.Unit)>>22))
 }
 
 func (b *bench) startPostgres(ctx context.Context) error {

@@ -77,15 +77,15 @@ func (h *naiveHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(text, &begin)
 	}
-	var print []byte
+	var digest []byte
 	if err == nil {
-		print, err = hex.DecodeString(begin.Fingerprint)
+		digest, err = hex.DecodeString(begin.Fingerprint)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	id, row, err := h.store.begin(r.Context(), h.tenant, h.namespace, begin.Operation, begin.Key, print)
+	id, row, err := h.store.begin(r.Context(), h.tenant, h.namespace, begin.Operation, begin.Key, digest)
 	if err != nil { // a key that is there already is one too: nobody sends one
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

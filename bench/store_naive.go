@@ -46,10 +46,10 @@ type naiveRow struct {
 	createdAt, leaseExpiresAt, expiresAt time.Time
 }
 
-func (s *naiveStore) begin(ctx context.Context, tenant, namespace [16]byte, operation, key string, print []byte) (id [16]byte, r naiveRow, err error) {
+func (s *naiveStore) begin(ctx context.Context, tenant, namespace [16]byte, operation, key string, digest []byte) (id [16]byte, r naiveRow, err error) {
 	sum := sha256.Sum256([]byte(operation + "\x00" + key))
 	id = [16]byte(sum[:16])
-	err = s.query(ctx, sqlNaive, tenant, id, namespace, print, sum[16:], operation, key).
+	err = s.query(ctx, sqlNaive, tenant, id, namespace, digest, sum[16:], operation, key).
 		Scan(&r.fence, &r.createdAt, &r.leaseExpiresAt, &r.expiresAt)
 	return id, r, err
 }

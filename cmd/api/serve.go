@@ -34,6 +34,8 @@ const poolCloseTimeout = time.Second
 
 // serve wires one process together and answers until ctx ends. It never
 // migrates: until somebody has, /readyz says no.
+//
+//nolint:funlen // the wiring of one process, in the order in which it ends
 func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Logger) error {
 	authenticator, err := auth.NewAuthenticator(pool)
 	if err != nil {
@@ -74,10 +76,10 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	if err != nil {
 		return err
 	}
-	recorder, stopCapture := startCapture(pool, metrics, logger)
-	defer stopCapture() // after the last answer
+	recorder, stopCapture := startCapture(pool, metrics, logger) //nolint:contextcheck // it ends after the last answer, not with the signal
+	defer stopCapture()                                          // after the last answer
 	limiter := limits.New(pool)
-	keyService := keys.New(keys.Config{
+	keyService := keys.New(keys.Config{ //nolint:contextcheck // Close ends it, after the last answer
 		Pool:      pool,
 		Tenants:   tenantService,
 		Admission: limiter,

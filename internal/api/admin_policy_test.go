@@ -223,8 +223,12 @@ func TestWhatAPolicyCannotBeIs400ByPointer(t *testing.T) {
 		}
 	}
 	for _, body := range []apitest.Object{
-		{"lease_seconds": 5}, {"operation": "", "lease_seconds": 5}, {"operation": "é"}, {"operation": strings.Repeat("o", 513)},
-		{"operation": "a", "namespace": "x"}, {"operation": "a", "namespace": w.NewTenant(t).Live.String()},
+		{"lease_seconds": 5},
+		{"operation": "", "lease_seconds": 5},
+		{"operation": "é"},
+		{"operation": strings.Repeat("o", 513)},
+		{"operation": "a", "namespace": "x"},
+		{"operation": "a", "namespace": w.NewTenant(t).Live.String()},
 		{"operation": "a", "namespace": "00000000-0000-0000-0000-000000000000"},
 	} {
 		admin.Do(t, http.MethodPut, "/v1/policy/operations", body, "If-Match: "+tag).Problem(t, 400, "invalid_request")

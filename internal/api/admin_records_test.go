@@ -394,8 +394,16 @@ func TestSearchFindsByEveryFilterTheNewestFirst(t *testing.T) {
 		}
 	}
 	for _, body := range []apitest.Object{
-		{"state": "gone"}, {"limit": 0}, {"limit": 201}, {"namespace": "live"}, {"since": "today"}, {"until": 1}, {"cursor": "x"},
-		{"metadata": apitest.Object{"a b": "c"}}, {"key": "a\u0000b"}, {"caller": "é"},
+		{"state": "gone"},
+		{"limit": 0},
+		{"limit": 201},
+		{"namespace": "live"},
+		{"since": "today"},
+		{"until": 1},
+		{"cursor": "x"},
+		{"metadata": apitest.Object{"a b": "c"}},
+		{"key": "a\u0000b"},
+		{"caller": "é"},
 	} {
 		ops.Do(t, http.MethodPost, "/v1/keys/search", body).Problem(t, 400, "invalid_request")
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
 	"github.com/onceward/onceward/internal/tenants"
@@ -95,7 +93,7 @@ func (r *putRetentionRequest) decode(x *exchange) error {
 		if !known {
 			return problem.Invalid(problem.Field{Pointer: "/preview_id", Reason: "is no preview_id: it is what POST /v1/retention/preview answers"})
 		}
-		r.params.PreviewID = new(uuid.UUID(id))
+		r.params.PreviewID = new(id)
 	}
 	return nil
 }

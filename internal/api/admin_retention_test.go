@@ -115,7 +115,8 @@ func TestARetentionOutOfRangeIs400AndPrunesNothing(t *testing.T) {
 	before := retentionOf(t, admin)
 	for _, value := range []any{0, -1, nil, 1e12, 0.5, "24h", 3599, 2592001, true, []int{86400}, apitest.Object{}} {
 		for _, body := range []map[string]any{
-			{"default_seconds": value}, {"default_seconds": value, "apply_to_existing": true},
+			{"default_seconds": value},
+			{"default_seconds": value, "apply_to_existing": true},
 			{"default_seconds": 86400, "operations": map[string]any{"a/b~c": value}},
 		} {
 			admin.Do(t, http.MethodPut, "/v1/retention", body, "If-Match: "+policyTag(t, admin)).Problem(t, 400, "invalid_request")

@@ -72,9 +72,18 @@ func TestANewTenantComesWithItsFirstAdmin(t *testing.T) {
 		t.Errorf("its trail is %+v", trail)
 	}
 	for _, body := range []apitest.Object{
-		{}, {"name": ""}, {"name": "x", "body_limit_bytes": 0}, {"name": "x", "body_limit_bytes": 1e12}, {"name": "x", "min_retention_seconds": 0},
-		{"name": "x", "max_retention_seconds": 60}, {"name": "x", "grace_seconds": -1}, {"name": "x", "requests_per_second": 0},
-		{"name": "x", "new_keys_per_minute": -1}, {"name": "x", "max_live_records": -2}, {"name": "x", "state": "active"}, {"name": "x", "secret": "mine"},
+		{},
+		{"name": ""},
+		{"name": "x", "body_limit_bytes": 0},
+		{"name": "x", "body_limit_bytes": 1e12},
+		{"name": "x", "min_retention_seconds": 0},
+		{"name": "x", "max_retention_seconds": 60},
+		{"name": "x", "grace_seconds": -1},
+		{"name": "x", "requests_per_second": 0},
+		{"name": "x", "new_keys_per_minute": -1},
+		{"name": "x", "max_live_records": -2},
+		{"name": "x", "state": "active"},
+		{"name": "x", "secret": "mine"},
 	} {
 		w.Operator().Do(t, http.MethodPost, "/v1/admin/tenants", body).Problem(t, 400, "invalid_request")
 	}

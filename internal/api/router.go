@@ -59,7 +59,7 @@ func (row *route) handler(a *API) http.Handler {
 			err = row.call(req.Context(), x)
 		}
 		if err != nil {
-			x.noteRefusal(err)
+			x.noteRefusal(err) //nolint:contextcheck // the audit entry outlives a client that has gone
 			x.fail(err)
 		}
 	})

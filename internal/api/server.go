@@ -120,7 +120,7 @@ func shutDown(ctx context.Context, a *API, servers []*http.Server, timeout time.
 		if err := server.Shutdown(ctx); err != nil {
 			// A request that was never sent whole, as a rule. Cutting it off is
 			// no failure: its caller repeats it (wire contract, section 8).
-			a.logger.Warn("requests were still running when the time of the shutdown was over: they were cut off", "timeout", timeout, "error", err)
+			a.logger.Warn("requests were still running when the time of the shutdown was over: they were cut off", slog.Duration("timeout", timeout), slog.Any("error", err))
 			if err := server.Close(); err != nil {
 				errs = append(errs, err)
 			}

@@ -13,14 +13,13 @@ import (
 	"testing"
 )
 
-//nolint:gochecknoglobals // compiled once
 var keyForm = regexp.MustCompile(`^owk_[a-z2-7]{16}_[0-9A-Za-z]{49}$`)
 
-func mustKey(t testing.TB, random io.Reader) Key {
-	t.Helper()
+func mustKey(tb testing.TB, random io.Reader) Key {
+	tb.Helper()
 	key, err := NewKey(random)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }

@@ -156,7 +156,7 @@ func present(id ID, r *row, recovery bool) (Record, error) {
 // and the filter: it is good for this search of this tenant and no other.
 
 func writeCursor(secret [32]byte, filter []byte, at searchPosition) string {
-	position := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize+cursorMAC), uint64(at.createdAt.UnixMicro())) //nolint:gosec // read back the same way
+	position := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize+cursorMAC), uint64(at.createdAt.UnixMicro()))
 	position = append(position, at.id[:]...)
 	mac := newKeyer(secret).start(cursorDomain).bytes(filter).bytes(position).sum()
 	return base64.RawURLEncoding.EncodeToString(append(position, mac[:cursorMAC]...))

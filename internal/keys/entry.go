@@ -2,7 +2,7 @@ package keys
 
 import (
 	"math"
-	"math/rand/v2"
+	"math/rand/v2" //nolint:depguard // spreads retries; nothing secret depends on it
 
 	"github.com/go-json-experiment/json"
 
@@ -119,11 +119,11 @@ func (e *entry) printUnder(pointers string) keyedPrint {
 	if r.IgnorePointers, err = pointersOf(pointers); err != nil {
 		return e.print // a mismatch: never a replay that cannot be proved
 	}
-	print, err := printOfRequest(e.keyer, r)
+	under, err := printOfRequest(e.keyer, r)
 	if err != nil {
 		return e.print
 	}
-	return print
+	return under
 }
 
 func text(s *string) string {

@@ -87,7 +87,7 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			f.logger.Warn("carry changes over to search", "error", err)
+			f.logger.Warn("carry changes over to search", slog.Any("error", err))
 		}
 	}
 }

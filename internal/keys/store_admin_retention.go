@@ -34,7 +34,7 @@ func planArguments(tenant auth.TenantID, plan tenants.Plan) pgx.NamedArgs {
 	n := len(plan.Operations)
 	namespaces, operations, retentions := make([]uuid.UUID, n), make([]string, n), make([]int32, n)
 	for i, o := range plan.Operations {
-		namespaces[i], operations[i], retentions[i] = uuid.UUID(o.Namespace), o.Operation, int32(o.Retention.Seconds()) //nolint:gosec // at most ten years
+		namespaces[i], operations[i], retentions[i] = uuid.UUID(o.Namespace), o.Operation, int32(o.Retention.Seconds())
 	}
 	return pgx.NamedArgs{
 		"tenant_id": tenant, "namespaces": namespaces, "operations": operations, "retentions": retentions, "default_seconds": int32(plan.Default.Seconds()),

@@ -116,8 +116,8 @@ func columnsOf(entries []*entry) *columns {
 		c.ids = append(c.ids, e.id)
 		c.namespaces = append(c.namespaces, e.namespace)
 		c.policyVersions = append(c.policyVersions, e.snapshot.PolicyVersion)
-		c.leases = append(c.leases, int32(e.leaseSeconds))
-		c.retentions = append(c.retentions, int32(e.retentionSeconds))
+		c.leases = append(c.leases, int32(e.leaseSeconds))             //nolint:gosec // at most an hour
+		c.retentions = append(c.retentions, int32(e.retentionSeconds)) //nolint:gosec // at most the tenant's maximum, an integer column
 		c.holds = append(c.holds, e.hold)
 		c.prints = append(c.prints, e.print.sum[:])
 		c.parts = append(c.parts, e.print.parts)

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"time"
 
@@ -61,7 +60,7 @@ func (l *listener) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.logger.Warn("the replay cache is off: the database is asked for every replay until its notifications are heard again", "error", err)
+		l.logger.Warn("the replay cache is off: the database is asked for every replay until its notifications are heard again", slog.Any("error", err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(relistenAfter):
@@ -139,7 +138,7 @@ func (l *listener) hear(payload string) {
 	case "drop":
 		l.drop(rest)
 	default:
-		l.logger.Warn("a notification that this version does not know: the replay cache is emptied", "payload_bytes", strconv.Itoa(len(payload)))
+		l.logger.Warn("a notification that this version does not know: the replay cache is emptied", slog.Int("payload_bytes", len(payload)))
 		l.cache.lost()
 	}
 }

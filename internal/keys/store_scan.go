@@ -23,13 +23,13 @@ const rowColumns = `
 func scanRow(from pgx.CollectableRow, before ...any) (*row, error) {
 	var (
 		r           row
-		print       []byte
+		sum         []byte
 		expires     pgtype.Timestamptz
 		completedAt *time.Time
 	)
 	err := from.Scan(append(before,
 		&r.now, &r.namespace, &r.caller, &r.operation, &r.key,
-		&print, &r.print.parts, &r.print.pointers,
+		&sum, &r.print.parts, &r.print.pointers,
 		&r.fence, &r.attempt, &r.state, &r.hold, &r.takenOver, &r.tokenUsed, &r.bound, &r.resolved, &r.ownerDigest,
 		&r.createdAt, &r.acquiredAt, &r.leaseExpiresAt, &expires, &completedAt,
 		&r.credential, &r.traceID, &r.metadata, &r.recoveryName, &r.recoveryData, &r.responseDigest,
@@ -38,7 +38,7 @@ func scanRow(from pgx.CollectableRow, before ...any) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	copy(r.print.sum[:], print)
+	copy(r.print.sum[:], sum)
 	r.expiresAt = finite(expires)
 	if completedAt != nil {
 		r.completedAt = *completedAt

@@ -74,7 +74,7 @@ func (s *Service) BeginOrWait(ctx context.Context, caller auth.Caller, req Begin
 		if err != nil || !waiting || over {
 			break
 		}
-		w := s.waits.park(e.ref, busy.fence)
+		w := s.waits.park(e.ref, busy.fence) //nolint:contextcheck // one look serves all who wait, not this caller alone
 		if w == nil {
 			applied = false
 			break
@@ -178,7 +178,7 @@ func (p *waits) poll() {
 		changed, err := p.store.changed(ctx, records)
 		cancel()
 		if err != nil {
-			p.logger.Warn("look at the records that are waited for", "records", len(records), "error", err)
+			p.logger.Warn("look at the records that are waited for", slog.Int("records", len(records)), slog.Any("error", err))
 			continue // the waiters' own begins say 503 if it goes on
 		}
 		for _, at := range changed {

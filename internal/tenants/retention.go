@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
 )

@@ -74,7 +74,7 @@ func stopHalfWay(t *testing.T, at *apitest.Instance) {
 func TestAnInstanceLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it counts every goroutine there is
 	postgrestest.NewURL(t) // the server, and what watches over it, stay
 	before := goleak.IgnoreCurrent()
-	t.Run("one that was used", func(t *testing.T) { //nolint:paralleltest // see above
+	t.Run("one that was used", func(t *testing.T) {
 		w := apitest.New(t)
 		second := w.Start(t)
 		use(t, w, w.Instance)

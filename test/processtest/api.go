@@ -64,7 +64,7 @@ func start(tb testing.TB, w *apitest.World, binary, databaseURL string, environ 
 	tb.Helper()
 	p := &API{Log: &Log{}, ended: make(chan struct{})}
 	addrFile := filepath.Join(tb.TempDir(), "addr.json")
-	p.cmd = exec.Command(binary) //nolint:gosec,noctx // ours; ended by the test
+	p.cmd = exec.Command(binary) //nolint:noctx // ours; ended by the test
 	p.cmd.Env = append(Environ(
 		"ONCEWARD_DATABASE_URL="+databaseURL,
 		"ONCEWARD_LISTEN_ADDR=127.0.0.1:0",

@@ -68,8 +68,8 @@ func init() {
 `
 
 var (
-	readsClock    = regexp.MustCompile(`\btime\.Now\b`)      //nolint:gochecknoglobals // compiled
-	packageClause = regexp.MustCompile(`(?m)^package (\w+)`) //nolint:gochecknoglobals // compiled
+	readsClock    = regexp.MustCompile(`\btime\.Now\b`)
+	packageClause = regexp.MustCompile(`(?m)^package (\w+)`)
 )
 
 // skewOverlay writes the sources in which skewedNow stands for time.Now to dir,

@@ -15,6 +15,10 @@ import (
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 )
 
+// riverUI refreshes the counts of jobs by itself, and says so as an error when
+// the database is away: no call of the service has failed by that.
+const riverUI = "querycacher.QueryCacher"
+
 // World is a database with a tenant, and the processes that a test starts on
 // it. The instance of apitest that is part of it makes tenants and policies,
 // and serves no request of these tests.
@@ -40,7 +44,7 @@ func New(tb testing.TB, opts ...apitest.Option) *World {
 // URL, which may be that of a proxy.
 func On(tb testing.TB, base *apitest.World, databaseURL string) *World {
 	tb.Helper()
-	w := &World{World: base, databaseURL: databaseURL}
+	w := &World{World: base, databaseURL: databaseURL, expected: []string{riverUI}}
 	tb.Cleanup(func() { w.check(tb) })
 	return w
 }
