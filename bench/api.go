@@ -34,7 +34,7 @@ func buildAPI(ctx context.Context, dir string, profiling bool) (binary string, e
 		}
 		args = append(args, "-tags", profileTag, "-overlay", overlay)
 	}
-	out, err := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api")...).CombinedOutput() //nolint:gosec // the arguments are ours
+	out, err := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the API: %w: %s", err, out)
 	}
@@ -43,7 +43,7 @@ func buildAPI(ctx context.Context, dir string, profiling bool) (binary string, e
 
 // migrate has the API make the schema that it wants.
 func (b *bench) migrate(ctx context.Context, db *database) error {
-	cmd := exec.CommandContext(ctx, b.api, "migrate") //nolint:gosec // built by us
+	cmd := exec.CommandContext(ctx, b.api, "migrate")
 	cmd.Env = append(withoutOurs(os.Environ()), "ONCEWARD_DATABASE_URL="+db.url)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("migrate the database: %w: %s", err, out)

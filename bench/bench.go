@@ -110,7 +110,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		b.logDir = inMemory
 	}
 	if b.opts.profile != "" {
-		if err := os.MkdirAll(b.opts.profile, 0o755); err != nil { //nolint:gosec // profiles are no secret
+		if err := os.MkdirAll(b.opts.profile, 0o755); err != nil {
 			return err
 		}
 	}

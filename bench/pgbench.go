@@ -98,7 +98,7 @@ func (b *bench) plainOnce(ctx context.Context, db *database, script string, clie
 		return measure{}, false, err
 	}
 	password, _ := at.User.Password()
-	cmd := exec.CommandContext(ctx, b.pgbench, //nolint:gosec // the arguments are ours
+	cmd := exec.CommandContext(ctx, b.pgbench,
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, runtime.NumCPU())),
 		"--time="+strconv.Itoa(b.opts.seconds+connecting), "--file="+b.scriptPath(script),
 		"--define=tenant="+db.plain.String(), "--define=namespace="+db.namespace.String(), "--define=credential=abcdefghijklmnop",

@@ -74,7 +74,7 @@ func (b *bench) startRedis(ctx context.Context) (*redis, error) {
 func (b *bench) besideRedis(db *database, api *server, r *redis) group {
 	set := func(ctx context.Context, conns int) (measure, error) {
 		// -r is read as a 32-bit number: beyond 2^31 it would name one key.
-		out, err := exec.CommandContext(ctx, "redis-benchmark", "-h", "127.0.0.1", "-p", r.port, "-c", strconv.Itoa(conns), //nolint:gosec // the arguments are ours
+		out, err := exec.CommandContext(ctx, "redis-benchmark", "-h", "127.0.0.1", "-p", r.port, "-c", strconv.Itoa(conns),
 			"-n", strconv.Itoa(redisRequests*b.opts.seconds), "-r", "2000000000", "-q", "SET", "charge:__rand_int__", "1", "NX", "EX", "86400").CombinedOutput()
 		if err != nil {
 			return measure{}, fmt.Errorf("run redis-benchmark: %w: %s", err, out)

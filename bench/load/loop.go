@@ -112,7 +112,7 @@ func open(addr string) (int, error) {
 
 // watch asks for events of fd; they carry place, the timer's -1.
 func (l *loop) watch(op, fd int, events uint32, place int) error {
-	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(place)}) //nolint:gosec // a place among connections
+	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(place)})
 }
 
 func (l *loop) close() {

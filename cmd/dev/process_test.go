@@ -49,10 +49,10 @@ func TestMain(m *testing.M) {
 
 // build puts the binaries where `make` would have them.
 func build() error {
-	if err := os.Chmod(binFolder, 0o755); err != nil { //nolint:gosec // other users run them too
+	if err := os.Chmod(binFolder, 0o755); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "build", "-o", binFolder+"/", "./cmd/api", "./cmd/worker", "./cmd/dev") //nolint:gosec // the arguments are ours
+	cmd := exec.Command("go", "build", "-o", binFolder+"/", "./cmd/api", "./cmd/worker", "./cmd/dev")
 	cmd.Dir = filepath.Join("..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the binaries: %w: %s", err, out)
@@ -82,7 +82,7 @@ func newCheckout(t *testing.T) string {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err == nil {
 		err = errors.Join(
-			os.Chmod(dir, 0o755), //nolint:gosec // PostgreSQL's user passes through
+			os.Chmod(dir, 0o755),
 			os.WriteFile(filepath.Join(dir, "Makefile"), makefile, 0o600),
 			os.Symlink(binFolder, filepath.Join(dir, "bin")),
 		)
@@ -120,7 +120,7 @@ func testEnv(extra ...string) environment {
 func start(t *testing.T, checkout string, change func(*exec.Cmd), env ...string) *devRun {
 	t.Helper()
 	run := &devRun{checkout: checkout, stdout: &output{}, stderr: &output{}, done: make(chan struct{})}
-	run.cmd = exec.Command(filepath.Join(checkout, "bin", "dev")) //nolint:gosec // the binary is ours
+	run.cmd = exec.Command(filepath.Join(checkout, "bin", "dev"))
 	run.cmd.Dir, run.cmd.Env = checkout, testEnv(env...)
 	run.cmd.Stdout, run.cmd.Stderr = run.stdout, run.stderr
 	if change != nil {
@@ -269,7 +269,7 @@ func kill(t *testing.T, pid int) {
 // command runs `dev` with an argument to its end.
 func command(t *testing.T, checkout, arg string, env ...string) (status int, out string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(checkout, "bin", "dev"), arg) //nolint:gosec // the binary is ours
+	cmd := exec.CommandContext(t.Context(), filepath.Join(checkout, "bin", "dev"), arg)
 	cmd.Dir, cmd.Env = checkout, testEnv(env...)
 	text, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

@@ -156,7 +156,7 @@ func checkPrintedCommands(t *testing.T, run *devRun) {
 		t.Fatalf("no commands are printed:\n%s", run.stdout)
 	}
 	again := commands[strings.Index(commands, "curl"):]
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", commands+"\n"+again) //nolint:gosec // that is the point
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", commands+"\n"+again)
 	cmd.Dir, cmd.Env = run.checkout, testEnv("MAKEFLAGS=")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("HTTP/1.1 201")) || !bytes.Contains(out, []byte("HTTP/1.1 409")) {

@@ -75,7 +75,7 @@ func start(t *testing.T, databaseURL string, environ ...string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, log: &lockedBuffer{}, addr: filepath.Join(t.TempDir(), "addr.json"), ended: make(chan error, 1)}
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), self) //nolint:gosec // this very binary
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), self)
 	p.cmd.Env = append([]string{
 		envMain + "=1", "ONCEWARD_DATABASE_URL=" + databaseURL, "ONCEWARD_WORKER_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_WORKER_ADDR_FILE=" + p.addr,
 	}, environ...)
@@ -295,7 +295,7 @@ func TestKillsOfWorkersTakeNothingFromAFigureAndAddNothing(t *testing.T) {
 	recorder := analytics.New(analytics.Config{Pool: pool})
 	service := analytics.NewService(pool)
 	caller := auth.Caller{Tenant: tenant, Role: auth.RoleOps}
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's own
+	r := rand.New(rand.NewPCG(1, 2))
 	steady := start(t, databaseURL)
 	noted := int64(0)
 	check := func(when string) {

@@ -154,7 +154,7 @@ func newWire(t *testing.T, pool *pgxpool.Pool) (*wire, *pgxpool.Pool) {
 		}
 	}()
 	config := pool.Config()
-	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(w.listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port
+	config.ConnConfig.Host, config.ConnConfig.Port = "127.0.0.1", uint16(w.listener.Addr().(*net.TCPAddr).Port)
 	config.ConnConfig.Fallbacks = nil
 	config.MaxConns = 1
 	cuttable, err := pgxpool.NewWithConfig(t.Context(), config)

@@ -92,7 +92,7 @@ func TestEveryViewEqualsAnIndependentCount(t *testing.T) {
 	for p, recorder := range processes {
 		tallies[p] = []*tally{newTally(), newTally()}
 		noting.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(p), 7)) //nolint:gosec // a test's own
+			r := rand.New(rand.NewPCG(uint64(p), 7))
 			for n := range perProcess {
 				i := r.IntN(len(clients))
 				e := clients[i].randomEvent(r)
@@ -109,7 +109,7 @@ func TestEveryViewEqualsAnIndependentCount(t *testing.T) {
 	}
 	for worker := range 2 {
 		rolling.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(worker), 11)) //nolint:gosec // a test's own
+			r := rand.New(rand.NewPCG(uint64(worker), 11))
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, time.Duration(r.IntN(20_000))*time.Microsecond)
 				aggregator := &Aggregator{store: h.service.store, batch: 1 + r.IntN(200)}
@@ -174,7 +174,7 @@ func TestARollUpWhoseSessionIsKilledLosesAndDoublesNothing(t *testing.T) {
 	h := setup(t)
 	c := newClient()
 	want := newTally()
-	r := rand.New(rand.NewPCG(3, 3)) //nolint:gosec // a test's own
+	r := rand.New(rand.NewPCG(3, 3))
 	for range 20 {
 		for range 100 {
 			e, at := c.randomEvent(r), h.now.Add(-time.Duration(r.Int64N(int64(2*time.Hour))))

@@ -152,8 +152,8 @@ func increment[K comparable](m map[K][outcomes]int64, key K, o Outcome) {
 
 // randomEvent is one of everything that can be answered.
 func (c client) randomEvent(r *rand.Rand) Event {
-	e := c.event(Outcome(1 + r.IntN(int(outcomes)-1))) //nolint:gosec // below outcomes
-	if e.Outcome == Takeover {                         // is noted as an Acquired
+	e := c.event(Outcome(1 + r.IntN(int(outcomes)-1)))
+	if e.Outcome == Takeover { // is noted as an Acquired
 		e.Outcome, e.TakenOver = Acquired, true
 	}
 	e.Operation = fmt.Sprintf("POST /v1/op%d", r.IntN(7))

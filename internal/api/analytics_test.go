@@ -251,7 +251,7 @@ func TestEveryViewIsWhatTheCallsWereAnswered(t *testing.T) {
 	const calls = 2_000
 	w := newCounted(t)
 	want := &tally{byOperation: map[string]int64{}}
-	r := rand.New(rand.NewPCG(5, 5)) //nolint:gosec // a test's own
+	r := rand.New(rand.NewPCG(5, 5))
 	held := map[string]apitest.Acquired{}
 	var stale []apitest.Acquired
 	charge := func() (apitest.Object, string) {

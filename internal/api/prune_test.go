@@ -131,7 +131,7 @@ func TestWhatTakesLongerThanItsCallerWaitsIsLeftToAJob(t *testing.T) {
 func TestJobsAreShownToTheOperatorAlone(t *testing.T) {
 	t.Parallel()
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) //nolint:gosec // nobody renders it
+		_, _ = w.Write([]byte(r.Method + " " + r.URL.Path))
 	})
 	w := apitest.New(t, apitest.Jobs(page))
 	a := w.OperatorClient().Do(t, http.MethodGet, "/ops/river/", nil)

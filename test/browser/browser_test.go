@@ -209,7 +209,7 @@ func (b browser) run(t *testing.T, name string, config map[string]any) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.node, filepath.Join("scenarios", name+".mjs")) //nolint:gosec // our own file
+	cmd := exec.CommandContext(ctx, b.node, filepath.Join("scenarios", name+".mjs"))
 	cmd.Env = processtest.Environ("BROWSER_CONFIG="+string(text), "TZ=Europe/Amsterdam")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -35,7 +35,7 @@ func newOwnServer(t *testing.T) *ownServer {
 	// Not t.TempDir, which PostgreSQL's user may not enter.
 	dir, err := os.MkdirTemp("", "onceward-fault-pg-") //nolint:usetesting // see above
 	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // see above
+		err = os.Chmod(dir, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)

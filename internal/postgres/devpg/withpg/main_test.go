@@ -34,7 +34,7 @@ func withpg(t *testing.T, env []string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, args...) //nolint:gosec // this very binary
+	cmd := exec.CommandContext(t.Context(), self, args...)
 	for _, pair := range os.Environ() {
 		if !strings.HasPrefix(pair, envTestURL+"=") && !strings.HasPrefix(pair, devpg.EnvURL+"=") {
 			cmd.Env = append(cmd.Env, pair)
