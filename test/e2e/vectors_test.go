@@ -56,6 +56,7 @@ func readVectors(t *testing.T) []vector {
 
 // canonicalQueries are the queries of the vectors as the contract's section 7
 // says to write them. Each is proved by the published digest that it leads to.
+//
 //nolint:gochecknoglobals // what the vectors say, read by two tests
 var canonicalQueries = map[string]string{
 	"": "", "a=1&b=2": "a=1&b=2", "b=2&a=1": "a=1&b=2", "a=1&a=2": "a=1&a=2", "a=2&a=1": "a=2&a=1",
