@@ -210,13 +210,13 @@ func TestAWorkerIsReadyShowsItsJobsAndEndsInGoodOrder(t *testing.T) {
 	p := start(t, databaseURL)
 	eventually(t, "every job has run", func() bool {
 		status, body := p.get("/readyz")
-		return status == http.StatusOK && strings.Count(body, `"age_seconds":null`) == 0 && strings.Count(body, `"age_seconds":`) == 5
+		return status == http.StatusOK && strings.Count(body, `"age_seconds":null`) == 0 && strings.Count(body, `"age_seconds":`) == 7
 	})
 	if status, body := p.get("/healthz"); status != http.StatusOK || body != `{"alive":true}` {
 		t.Errorf("/healthz: %d %s", status, body)
 	}
 	_, metrics := p.get("/metrics")
-	for _, kind := range []string{"prune", "roll_up", "housekeep", "apply_retentions", "remove_tenants"} {
+	for _, kind := range []string{"prune", "roll_up", "housekeep", "apply_retentions", "remove_tenants", "recount_usage", "keep_search"} {
 		if !strings.Contains(metrics, fmt.Sprintf("onceward_job_last_success_age_seconds{kind=%q}", kind)) {
 			t.Errorf("/metrics has no age of %s", kind)
 		}
@@ -242,7 +242,7 @@ func TestAWorkerWaitsForTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it works", func() bool {
-		return number(t, pool, "select count(*) from job_runs where last_succeeded_at is not null") == 5
+		return number(t, pool, "select count(*) from job_runs where last_succeeded_at is not null") == 7
 	})
 	p.stop()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
@@ -44,6 +45,8 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 		Pruner:     pruning.New(pruning.Config{Pool: pool, Logger: logger, Batch: cfg.PruneBatch, Pause: pause}),
 		Aggregator: analytics.NewAggregator(pool),
 		Upkeep:     tenants.NewUpkeep(pool, keys.NewRetentions(pool)),
+		Usage:      limits.NewUsage(pool),
+		Search:     keys.NewSearchUpkeep(pool),
 		Metrics:    metrics,
 		Logger:     logger,
 		PollOnly:   cfg.PollOnly,

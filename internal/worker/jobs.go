@@ -11,6 +11,8 @@ import (
 
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
 )
@@ -29,6 +31,8 @@ func addJobs(workers *river.Workers, c Config) {
 	river.AddWorker(workers, &housekeepJob{aggregator: c.Aggregator, pruner: c.Pruner})
 	river.AddWorker(workers, &applyRetentionsJob{upkeep: c.Upkeep})
 	river.AddWorker(workers, &removeTenantsJob{upkeep: c.Upkeep})
+	river.AddWorker(workers, &recountUsageJob{usage: c.Usage})
+	river.AddWorker(workers, &keepSearchJob{search: c.Search})
 }
 
 // rollUpArgs is scheduled. Running twice moves what came meanwhile.
@@ -188,4 +192,36 @@ type removeTenantsJob struct {
 // Work implements river.Worker.
 func (j *removeTenantsJob) Work(ctx context.Context, _ *river.Job[removeTenantsArgs]) error {
 	return j.upkeep.RemoveTenants(ctx)
+}
+
+// recountUsageArgs is scheduled. Running twice counts twice.
+type recountUsageArgs struct{}
+
+// Kind implements river.JobArgs.
+func (recountUsageArgs) Kind() string { return "recount_usage" }
+
+type recountUsageJob struct {
+	river.WorkerDefaults[recountUsageArgs]
+	usage *limits.Usage
+}
+
+// Work implements river.Worker.
+func (j *recountUsageJob) Work(ctx context.Context, _ *river.Job[recountUsageArgs]) error {
+	return j.usage.Recount(ctx)
+}
+
+// keepSearchArgs is scheduled. Running twice compares twice.
+type keepSearchArgs struct{}
+
+// Kind implements river.JobArgs.
+func (keepSearchArgs) Kind() string { return "keep_search" }
+
+type keepSearchJob struct {
+	river.WorkerDefaults[keepSearchArgs]
+	search *keys.SearchUpkeep
+}
+
+// Work implements river.Worker.
+func (j *keepSearchJob) Work(ctx context.Context, _ *river.Job[keepSearchArgs]) error {
+	return j.search.Run(ctx)
 }

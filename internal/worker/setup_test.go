@@ -12,6 +12,7 @@ import (
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
@@ -38,6 +39,8 @@ func (h *house) config() Config {
 		Pruner:     pruning.New(pruning.Config{Pool: h.pool, Pause: -1}),
 		Aggregator: analytics.NewAggregator(h.pool),
 		Upkeep:     tenants.NewUpkeep(h.pool, keys.NewRetentions(h.pool)),
+		Usage:      limits.NewUsage(h.pool),
+		Search:     keys.NewSearchUpkeep(h.pool),
 		Metrics:    telemetry.NewWorkerMetrics(),
 	}
 }

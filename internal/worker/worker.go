@@ -14,6 +14,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/onceward/onceward/internal/analytics"
+	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
@@ -52,6 +54,8 @@ type Config struct {
 	Pruner     *pruning.Pruner
 	Aggregator *analytics.Aggregator
 	Upkeep     Upkeep
+	Usage      *limits.Usage
+	Search     *keys.SearchUpkeep
 	Metrics    *telemetry.WorkerMetrics
 	Logger     *slog.Logger // nil: discarded
 	// PollOnly looks for jobs every second instead of listening: for a database
