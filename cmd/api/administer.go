@@ -33,14 +33,16 @@ type command struct {
 type administration struct {
 	tenants     *tenants.Service
 	credentials *auth.Credentials
+	pool        *pgxpool.Pool
+	jwtSecret   jwtSecret // empty where none is set
 }
 
-func newAdministration(pool *pgxpool.Pool) (*administration, error) {
+func newAdministration(pool *pgxpool.Pool, cfg config) (*administration, error) {
 	service, err := tenants.New(pool)
 	if err != nil {
 		return nil, fmt.Errorf("set up tenants: %w", err)
 	}
-	return &administration{service, auth.NewCredentials(pool, nil)}, nil
+	return &administration{service, auth.NewCredentials(pool, nil), pool, cfg.JWTSecret}, nil
 }
 
 // commands are those of the command line, in the order of the help.
@@ -53,6 +55,7 @@ func commands() []command {
 		{"tenant delete", "delete a suspended tenant after a grace of 72 h; its name is repeated", tenantDelete},
 		{"credential issue", "issue a credential of a tenant, whose secret is shown once", credentialIssue},
 		{"credential revoke", "end a credential of a tenant", credentialRevoke},
+		{"token reset", "delete the signing keys that ONCEWARD_JWT_SECRET does not open, after the one that did is lost", tokenReset},
 	}
 }
 
@@ -274,6 +277,19 @@ func credentialRevoke(set *flag.FlagSet) func(context.Context, *administration, 
 			return err
 		}
 		return show(out, map[string]string{"revoked": string(parsed)})
+	}
+}
+
+func tokenReset(*flag.FlagSet) func(context.Context, *administration, io.Writer) error {
+	return func(ctx context.Context, a *administration, out io.Writer) error {
+		if a.jwtSecret == "" {
+			return errors.New("neither ONCEWARD_JWT_SECRET nor ONCEWARD_JWT_SECRET_FILE is set: set the one that is to hold from now on")
+		}
+		deleted, err := auth.ForgetSealedKeys(ctx, a.pool, a.jwtSecret.bytes())
+		if err != nil {
+			return err
+		}
+		return show(out, map[string]int{"deleted": deleted})
 	}
 }
 

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/onceward/onceward/internal/audit"
+	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 )
 
@@ -83,6 +87,43 @@ func TestATenantsLifeOnTheCommandLine(t *testing.T) {
 	s.must(t, &after, "tenant", "delete", "-tenant", id, "-name", "acme")
 	if after.State != "deleting" || after.DeleteAfter.IsZero() {
 		t.Errorf("deleted into %+v", after)
+	}
+}
+
+func TestTheSigningKeysOfALostSecretAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	pool, err := postgres.Open(t.Context(), postgres.Config{URL: strings.TrimPrefix(s.environ[0], "ONCEWARD_DATABASE_URL="), MaxConns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	keySet := func(secret byte) error {
+		keys, err := auth.KeysInDatabase(pool, [32]byte{secret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = auth.NewTokens(keys, "onceward", audit.NewLog(pool)).KeySet(t.Context())
+		return err
+	}
+	if err := keySet(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := keySet(2); err == nil || !strings.Contains(err.Error(), "api token reset") {
+		t.Errorf("under another secret: %v, want it to name the way out", err)
+	}
+	if out, failure := s.run(t, "token", "reset"); out != "" || !strings.Contains(failure, "ONCEWARD_JWT_SECRET") {
+		t.Errorf("without a secret: %q, %q", out, failure)
+	}
+	for _, want := range []int{1, 0} {
+		var done struct{ Deleted int }
+		with := shell{append(s.environ, "ONCEWARD_JWT_SECRET="+base64.StdEncoding.EncodeToString(append([]byte{2}, make([]byte, 31)...)))}
+		if with.must(t, &done, "token", "reset"); done.Deleted != want {
+			t.Errorf("%d deleted, want %d", done.Deleted, want)
+		}
+		if err := keySet(2); err != nil {
+			t.Errorf("after it: %v", err)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	switch {
 	case administer != nil:
 		return runCommand(ctx, administer, rest, environ, stdout, stderr)
-	case word == "tenant" || word == "credential":
+	case word == "tenant" || word == "credential" || word == "token":
 		return fmt.Errorf("there is no command %q; api help shows what there is", strings.Join(args[:min(len(args), 2)], " "))
 	case len(args) > 1:
 		return fmt.Errorf("%q is one argument too many; api help shows what there is", args[1])

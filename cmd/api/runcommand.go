@@ -28,7 +28,7 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 		return err
 	}
 	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.slog()))
-	a, err := newAdministration(pool)
+	a, err := newAdministration(pool, cfg)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func (c checkout) logDir() string          { return c.path("log") }
 func (c checkout) lockPath() string        { return c.path("dev.lock") }
 func (c checkout) statePath() string       { return c.path("dev.json") }
 func (c checkout) credentialsPath() string { return c.path("credentials.json") }
+func (c checkout) jwtSecretPath() string   { return c.path("jwt_secret") }
 
 // addrPath is where a program says where it listens.
 func (c checkout) addrPath(program string) string { return c.path(program + ".addr.json") }
@@ -85,6 +86,11 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	return writeText(path, text)
+}
+
+// writeText is writeJSON for a line of text.
+func writeText(path string, text []byte) error {
 	// CreateTemp's mode is 0600.
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -150,7 +150,7 @@ func TestAResetStartsAnew(t *testing.T) {
 	t.Parallel()
 	checkout := newCheckout(t)
 	for name, text := range map[string]string{
-		"pg/base": "not a database", "credentials.json": "{}", "dev.json": "{}", "log/api.log": "old\n", "npm/kept": "binaries",
+		"pg/base": "not a database", "credentials.json": "{}", "jwt_secret": "secret", "dev.json": "{}", "log/api.log": "old\n", "npm/kept": "binaries",
 	} {
 		writeFile(t, filepath.Join(checkout, ".onceward", name), text)
 	}

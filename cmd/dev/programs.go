@@ -37,23 +37,27 @@ type program struct {
 // programs are what runs, in the order of the start.
 func (l *local) programs(operatorToken string) []program {
 	database := "ONCEWARD_DATABASE_URL=" + l.database.URL
-	return []program{
-		{
-			name:     apiName,
-			addrFile: "ONCEWARD_ADDR_FILE",
-			env: []string{
-				database,
-				"ONCEWARD_OPERATOR_TOKEN=" + operatorToken,
-				"ONCEWARD_SHUTDOWN_TIMEOUT=" + childShutdownTimeout.String(),
-			},
-			unset: []string{"ONCEWARD_OPERATOR_TOKEN_FILE"},
+	api := program{
+		name:     apiName,
+		addrFile: "ONCEWARD_ADDR_FILE",
+		env: []string{
+			database,
+			"ONCEWARD_OPERATOR_TOKEN=" + operatorToken,
+			"ONCEWARD_SHUTDOWN_TIMEOUT=" + childShutdownTimeout.String(),
 		},
+		unset: []string{"ONCEWARD_OPERATOR_TOKEN_FILE"},
+	}
+	if !l.environ.namesSigningKeys() {
+		api.env = append(api.env, envJWTSecretFile+"="+l.here.jwtSecretPath())
+	}
+	return []program{
+		api,
 		{
 			name:     workerName,
 			addrFile: "ONCEWARD_WORKER_ADDR_FILE",
 			// Nobody has to know its address beforehand, so it takes a free port.
 			env:   []string{database, "ONCEWARD_WORKER_LISTEN_ADDR=" + l.environ.get("ONCEWARD_WORKER_LISTEN_ADDR", "127.0.0.1:0")},
-			unset: []string{"ONCEWARD_OPERATOR_TOKEN", "ONCEWARD_OPERATOR_TOKEN_FILE"},
+			unset: append(signingKeyVariables(), "ONCEWARD_OPERATOR_TOKEN", "ONCEWARD_OPERATOR_TOKEN_FILE"),
 		},
 	}
 }

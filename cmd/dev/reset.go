@@ -23,7 +23,7 @@ func reset(ctx context.Context, here checkout, environ environment, stderr io.Wr
 	if err := devpg.Remove(ctx, here.dataDir()); err != nil {
 		return err
 	}
-	for _, path := range []string{here.credentialsPath(), here.statePath(), here.addrPath(apiName), here.addrPath(workerName), here.logDir()} {
+	for _, path := range []string{here.credentialsPath(), here.jwtSecretPath(), here.statePath(), here.addrPath(apiName), here.addrPath(workerName), here.logDir()} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("delete what the last run left: %w", err)
 		}

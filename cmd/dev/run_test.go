@@ -63,7 +63,7 @@ func TestARunServesAndKeepsItsDataForTheNext(t *testing.T) {
 // checkStateFile holds the members of dev.json against what scripts rely on.
 func checkStateFile(t *testing.T, checkout string) {
 	t.Helper()
-	for _, name := range []string{"dev.json", "credentials.json"} {
+	for _, name := range []string{"dev.json", "credentials.json", "jwt_secret"} {
 		info, err := os.Stat(filepath.Join(checkout, ".onceward", name))
 		if err != nil {
 			t.Fatal(err)
@@ -161,6 +161,67 @@ func checkPrintedCommands(t *testing.T, run *devRun) {
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("HTTP/1.1 201")) || !bytes.Contains(out, []byte("HTTP/1.1 409")) {
 		t.Errorf("the printed commands, the last one twice, print (%v):\n%s", err, out)
+	}
+}
+
+// The secret of the signing keys is a file; a run that has lost it goes on with
+// another one, and says so.
+func TestTokensAreMadeAlsoAfterTheirSecretIsLost(t *testing.T) {
+	t.Parallel()
+	checkout := newCheckout(t)
+	databaseURL := "ONCEWARD_DATABASE_URL=" + postgrestest.NewURL(t)
+	exchange := func(s state) (token string) {
+		t.Helper()
+		got := call(t, s, s.Credentials["service"], http.MethodPost, "/v1/auth/token", "")
+		var body struct {
+			Token string `json:"token"`
+		}
+		if err := json.Unmarshal([]byte(got.body), &body); got.status != http.StatusOK || err != nil {
+			t.Fatalf("exchange: %d %s", got.status, got.body)
+		}
+		return body.Token
+	}
+	status := func(s state, token string) int {
+		return call(t, s, token, http.MethodGet, "/v1/contract", "").status
+	}
+	const lost = "jwt_secret was lost or does not match the database"
+
+	run := start(t, checkout, nil, databaseURL)
+	s := run.up(t)
+	first := exchange(s)
+	if got := status(s, first); got != http.StatusOK {
+		t.Errorf("its token: %d", got)
+	}
+	stopWell(t, run, s, syscall.SIGTERM)
+
+	run = start(t, checkout, nil, databaseURL)
+	s = run.up(t)
+	if got := status(s, first); got != http.StatusOK || strings.Contains(run.stdout.String(), lost) {
+		t.Errorf("the token after a restart: %d\n%s", got, run.stdout)
+	}
+	stopWell(t, run, s, syscall.SIGTERM)
+
+	last := first
+	for name, spoil := range map[string]func(path string) error{
+		"lost":    os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("half a sec"), 0o600) },
+	} {
+		if err := spoil(filepath.Join(checkout, ".onceward", "jwt_secret")); err != nil {
+			t.Fatal(err)
+		}
+		run = start(t, checkout, nil, databaseURL)
+		s = run.up(t)
+		if !strings.Contains(run.stdout.String(), lost) {
+			t.Errorf("%s: it does not say so:\n%s", name, run.stdout)
+		}
+		if got := status(s, last); got != http.StatusUnauthorized {
+			t.Errorf("%s: a token of the old secret: %d", name, got)
+		}
+		last = exchange(s)
+		if got := status(s, last); got != http.StatusOK {
+			t.Errorf("%s: a token of the new secret: %d", name, got)
+		}
+		stopWell(t, run, s, syscall.SIGTERM)
 	}
 }
 

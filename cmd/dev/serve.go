@@ -131,6 +131,11 @@ func (l *local) setUp(ctx context.Context) (access, error) {
 		return access{}, err
 	}
 	now.say(l.out, done, l.here.credentialsPath())
+	if !l.environ.namesSigningKeys() {
+		if err := ensureJWTSecret(ctx, pool, l.here.jwtSecretPath(), l.out); err != nil {
+			return access{}, err
+		}
+	}
 	return now, nil
 }
 

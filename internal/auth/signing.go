@@ -120,7 +120,7 @@ func (s sealer) open(kid string, sealed []byte) (ed25519.PrivateKey, error) {
 	}
 	seed, err := s.aead.Open(nil, sealed[:size], sealed[size:], []byte(kid))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, errors.New("cannot be opened: it was sealed under another ONCEWARD_JWT_SECRET")
+		return nil, errors.New("cannot be opened: it was sealed under another ONCEWARD_JWT_SECRET; set that one again, or end its tokens with `api token reset`")
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }

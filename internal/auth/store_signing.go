@@ -124,3 +124,38 @@ func (k *databaseKeys) Rotate(ctx context.Context) error {
 	}
 	return nil
 }
+
+// ForgetSealedKeys deletes the signing keys that secret does not open, and says
+// how many there were: what is left to do where the secret under which they were
+// sealed is lost. The tokens that they signed are refused from then on; the next
+// exchange makes a new key. It is the operator's, and names no tenant.
+func ForgetSealedKeys(ctx context.Context, pool *pgxpool.Pool, secret [32]byte) (int, error) {
+	sealer, err := newSealer(secret)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := pool.Query(ctx, `select kid, sealed from jwt_keys`)
+	if err != nil {
+		return 0, fmt.Errorf("read the signing keys: %w", err)
+	}
+	var foreign []string
+	var kid string
+	var sealed []byte
+	_, err = pgx.ForEachRow(rows, []any{&kid, &sealed}, func() error {
+		if _, err := sealer.open(kid, sealed); err != nil {
+			foreign = append(foreign, kid)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the signing keys: %w", err)
+	}
+	if len(foreign) == 0 {
+		return 0, nil
+	}
+	tag, err := pool.Exec(ctx, `delete from jwt_keys where kid = any($1)`, foreign)
+	if err != nil {
+		return 0, fmt.Errorf("delete the signing keys: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
