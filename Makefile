@@ -1,5 +1,5 @@
 # The ways to build, run and check Onceward; `make` shows them.
-# What is needed: Go and Node. A PostgreSQL is found or brought, see docs/.
+# What is needed: Go and Node. A PostgreSQL is found or brought, see README.md.
 
 GO      ?= go
 # Every module that go.work joins, and all of its packages.
@@ -25,7 +25,7 @@ run: web/build ## build, and run Onceward with a PostgreSQL of its own until Ctr
 env: ## print exports of ONCEWARD_URL and ONCEWARD_KEY: eval "$$(make -s env)"
 	@if [ -x bin/dev ]; then bin/dev env; else echo "✗ nothing is running in this checkout: start it with \`make run\`" >&2; exit 1; fi
 
-demo: ## send a minute of traffic to what make run runs, with clients that misbehave
+demo: ## send half a minute of traffic to what make run runs, with clients that misbehave
 	@$(GO) build -o bin/ ./cmd/dev
 	@bin/dev demo
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -57,6 +59,11 @@ func commands() []command {
 		{"credential revoke", "end a credential of a tenant", credentialRevoke},
 		{"token reset", "delete the signing keys that ONCEWARD_JWT_SECRET does not open, after the one that did is lost", tokenReset},
 	}
+}
+
+// isGroup says whether the word is the first of a command of two.
+func isGroup(word string) bool {
+	return slices.ContainsFunc(commands(), func(c command) bool { return strings.HasPrefix(c.words, word+" ") })
 }
 
 // findCommand reads the words before the first flag.

@@ -165,9 +165,9 @@ func TestTokensAreNotShown(t *testing.T) {
 
 func TestHelpShowsEveryVariableItsDefaultAndItsMeaning(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"help", "-h", "--help"} {
+	for _, command := range []string{"help", "-h", "--help", "tenant --help", "credential help", "migrate -h", "config --help"} {
 		var out bytes.Buffer
-		if err := run(t.Context(), []string{command}, nil, &out, &out); err != nil {
+		if err := run(t.Context(), strings.Fields(command), nil, &out, &out); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(out.String(), "\n")
@@ -191,7 +191,7 @@ func TestHelpShowsEveryVariableItsDefaultAndItsMeaning(t *testing.T) {
 
 func TestACommandThatIsNotThereIsOneSentence(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"migrat"}, {"migrate", "now"}, {"--verbose"}, {"", " "}} {
+	for _, args := range [][]string{{"migrat"}, {"migrate", "now"}, {"migrate", "now", "help"}, {"tenant"}, {"tenant", "help", "me"}, {"--verbose"}, {"", " "}} {
 		err := run(t.Context(), args, nil, &bytes.Buffer{}, &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), "api help") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", args, err)

@@ -33,14 +33,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if len(args) > 0 {
 		word = args[0]
 	}
-	if word == "help" || word == "-h" || word == "-help" || word == "--help" {
-		return printHelp(stdout)
-	}
 	administer, rest := findCommand(args)
 	switch {
+	case isHelp(word):
+		return printHelp(stdout)
 	case administer != nil:
 		return runCommand(ctx, administer, rest, environ, stdout, stderr)
-	case word == "tenant" || word == "credential" || word == "token":
+	case len(args) == 2 && isHelp(args[1]) && (word == "migrate" || word == "config" || isGroup(word)):
+		return printHelp(stdout)
+	case isGroup(word):
 		return fmt.Errorf("there is no command %q; api help shows what there is", strings.Join(args[:min(len(args), 2)], " "))
 	case len(args) > 1:
 		return fmt.Errorf("%q is one argument too many; api help shows what there is", args[1])
@@ -67,4 +68,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return postgres.Migrate(ctx, pool, logger)
 	}
 	return serve(ctx, cfg, pool, logger)
+}
+
+func isHelp(word string) bool {
+	return word == "help" || word == "-h" || word == "-help" || word == "--help"
 }

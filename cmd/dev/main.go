@@ -23,7 +23,7 @@ const usage = `usage: dev [run | env | demo | reset]
 
   run    start PostgreSQL and Onceward, until Ctrl-C (make run)
   env    print shell exports for what is running (eval "$(make -s env)")
-  demo   send a minute of traffic to what is running, with clients that misbehave (make demo)
+  demo   send half a minute of traffic to what is running, with clients that misbehave (make demo)
   reset  delete the local data and credentials (make reset)
 `
 

@@ -58,7 +58,7 @@ In another terminal, in this folder:
 
 201: run the operation, then complete it, as README.md goes on to show.
 The same curl again: 409, since the first attempt holds the key.
-`+"`make demo`"+` sends a minute of traffic with a client that misbehaves: look at the dashboard.
+`+"`make demo`"+` sends half a minute of traffic, with clients that misbehave: look at the dashboard.
 Ctrl-C stops everything; the data stays for the next run.
 `, s.URL, s.URL, s.OpsURL, s.DashboardURL)
 }

@@ -130,6 +130,19 @@ func (h *home) postmasterPID() int {
 	return pid
 }
 
+// postmasterReady says whether the server in the folder has said that it takes
+// connections: the eighth line of postmaster.pid, where its start writes blanks
+// after the word (src/include/utils/pidfile.h of PostgreSQL).
+func (h *home) postmasterReady() bool {
+	raw, err := os.ReadFile(h.postmasterFile())
+	if err != nil {
+		return false
+	}
+	const statusLine = 7 // from 0
+	lines := strings.Split(string(raw), "\n")
+	return len(lines) > statusLine && strings.TrimSpace(lines[statusLine]) == "ready"
+}
+
 // Remove deletes the kept data that Start would use for dataDir, wherever it
 // lies. A folder that is in use is left alone, and an error.
 func Remove(ctx context.Context, dataDir string) error {

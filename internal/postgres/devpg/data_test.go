@@ -177,6 +177,32 @@ func TestABrokenDataFolderIsNamedWithAWayOut(t *testing.T) {
 	}
 }
 
+// PostgreSQL starts without these, and says so only to who connects: an attempt
+// that goes on until the time for a start is up would hide it for a minute.
+func TestADataFolderThatStartsAndLetsNobodyInIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(dataDir string) error
+		want  string
+	}{
+		"the database is gone": {func(dataDir string) error { return os.RemoveAll(filepath.Join(dataDir, "base")) }, `database "postgres" does not exist`},
+		"the password is not its own": {func(dataDir string) error {
+			return os.WriteFile(filepath.Join(dataDir, passwordFile), []byte("x\n"), 0o600)
+		}, "password authentication failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dataDir := filepath.Join(reachableDir(t), "pg")
+			stop(t, start(t, Options{DataDir: dataDir}))
+			if err := test.spoil(dataDir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := tryStart(t, Options{DataDir: dataDir})
+			assertSentence(t, err, dataDir, test.want, "lets nobody in", "make reset")
+		})
+	}
+}
+
 func TestAnEmptyFolderAndAnInterruptedStartAreMadeWhole(t *testing.T) {
 	t.Parallel()
 	dataDir := filepath.Join(reachableDir(t), "pg")

@@ -21,11 +21,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // quitTimeout bounds an immediate shutdown. The postmaster itself kills what is
 // left of its children after five seconds.
 const quitTimeout = 10 * time.Second
+
+// startAnew is the way out of a data folder that is beyond repair.
+const startAnew = "if its data is of no value, delete the folder or run `make reset`"
 
 var errPortTaken = errors.New("the chosen port was taken by another process")
 
@@ -116,6 +120,9 @@ func (s *Server) waitReady(ctx context.Context) error {
 		if err == nil {
 			return conn.Close(ctx)
 		}
+		if s.refuses(err) {
+			return fmt.Errorf("PostgreSQL %s starts in the data folder %s, but lets nobody in (%w): %s", s.Version, s.DataDir, err, startAnew)
+		}
 		select {
 		case <-s.proc.done:
 			return s.startFailure()
@@ -127,6 +134,17 @@ func (s *Server) waitReady(ctx context.Context) error {
 	}
 }
 
+// refuses says whether an attempt to connect has failed for good: our server is
+// ready, and it was not for being busy that it said no. Before it is ready the
+// answer may be that of another server, which took the port.
+func (s *Server) refuses(err error) bool {
+	// The classes of its SQLSTATE (PostgreSQL, appendix A): it is starting or
+	// stopping, it has no room.
+	const operatorIntervention, insufficientResources = "57", "53"
+	said, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && !strings.HasPrefix(said.Code, operatorIntervention) && !strings.HasPrefix(said.Code, insufficientResources) && s.home.postmasterReady()
+}
+
 // startFailure reads out of the log why the server has exited.
 func (s *Server) startFailure() error {
 	tail := s.logTail()
@@ -136,8 +154,8 @@ func (s *Server) startFailure() error {
 	case strings.Contains(tail, "lock file \"postmaster.pid\" already exists"):
 		return inUseError(s.DataDir, s.home.postmasterPID())
 	}
-	return fmt.Errorf("PostgreSQL %s cannot start in the data folder %s (%w): %s; if its data is of no value, delete the folder or run `make reset`",
-		s.Version, s.DataDir, s.proc.exitError(), tail)
+	return fmt.Errorf("PostgreSQL %s cannot start in the data folder %s (%w): %s; %s",
+		s.Version, s.DataDir, s.proc.exitError(), tail, startAnew)
 }
 
 func (s *Server) logTail() string {
