@@ -113,8 +113,7 @@ func (b *batchRun) runHeld(ctx context.Context, leases []*heldEntry) {
 	defer func() {
 		for _, entry := range leases[next:] {
 			if entry != nil {
-				entry.end()
-				_, _ = b.client.settle(ctx, entry.lease.release())
+				storing.giveBack(ctx, entry)
 			}
 		}
 	}()
@@ -162,8 +161,7 @@ func (b *batchRun) runEntry(ctx context.Context, i int, e *heldEntry, storing *b
 		return
 	case e.work.Err() != nil: // the consumer stops, or the lease was lost while it waited
 		result.Err = context.Cause(e.work) //nolint:contextcheck // the entry's own, made of ctx
-		e.end()
-		_, _ = b.client.settle(ctx, e.lease.release())
+		storing.giveBack(ctx, e)
 		return
 	}
 	returned := false
@@ -211,6 +209,15 @@ func (s *batchCompleter) add(t *toStore) {
 		s.sending = true
 		s.done.Go(s.send)
 	}
+}
+
+// giveBack frees the key of an operation that has not run. It does not wait:
+// where the service is away, hundreds of them would each wait in turn.
+func (s *batchCompleter) giveBack(ctx context.Context, e *heldEntry) {
+	s.done.Go(func() {
+		e.end()
+		_, _ = s.client.settle(ctx, e.lease.release())
+	})
 }
 
 func (s *batchCompleter) send() {

@@ -12,7 +12,6 @@ import (
 // What one batch holds at the most (wire contract, sections 1 and 5).
 const (
 	maxBatchEntries     = 500
-	maxResolveEntries   = 200
 	maxBatchBytes       = 16 << 20
 	maxBatchAnswerBytes = 1 << 30 // what is read of the answer: replays may be far larger
 )
@@ -27,7 +26,8 @@ type BeginResult struct {
 // BeginBatch begins 1 to 500 operations in one call, in order, each decided as
 // if it had come right after those before it: POST /v1/keys/batch. There is one
 // result for each; one bad entry never fails another, and none waits. Its error
-// says that the call as a whole failed.
+// says that the call as a whole failed; what it may have acquired is then held
+// until the leases end.
 //
 // Batch is BeginBatch with everything that has to follow.
 func (c *Client) BeginBatch(ctx context.Context, ops []Operation) ([]BeginResult, error) {

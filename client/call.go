@@ -96,7 +96,7 @@ func (c *Client) try(ctx context.Context, r request, room time.Duration) (a answ
 	}
 	r.wait = min(r.wait, max(room-maxRetryFor/5, 0).Truncate(time.Second))
 	timeout := c.config.CallTimeout + r.wait
-	if r.call == callBegin {
+	if r.call == callBegin || r.call == callBeginBatch {
 		timeout = min(timeout, max(room, time.Second))
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
@@ -221,11 +221,28 @@ func refusalOf(call string, resp *http.Response, body []byte) *Error {
 	}
 	e := p.failure(call, resp.StatusCode)
 	if e.RetryAfter == 0 {
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-			e.RetryAfter = time.Duration(min(seconds, 3600)) * time.Second
-		}
+		e.RetryAfter = retryAfterOf(resp.Header)
 	}
 	return e
+}
+
+// retryAfterOf is the Retry-After of an answer (RFC 9110, section 10.2.3), an
+// hour at the most; 0 where there is none. Where it is a date, the answer's own
+// Date is what it is counted from: the clocks need not agree.
+func retryAfterOf(h http.Header) time.Duration {
+	after := h.Get("Retry-After")
+	if seconds, err := strconv.Atoi(after); err == nil {
+		return time.Duration(min(max(seconds, 0), 3600)) * time.Second
+	}
+	at, err := http.ParseTime(after)
+	if err != nil {
+		return 0
+	}
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(date), 0), time.Hour)
 }
 
 func unreachable(call string, cause error) *Error {

@@ -6,18 +6,26 @@
 // that takes a middleware:
 //
 //	onceward, err := client.New(client.Config{BaseURL: url, APIKey: key})
+//	if err != nil {
+//		return err
+//	}
 //	protect, err := onceward.Protect(client.Middleware{Caller: accountOf})
+//	if err != nil {
+//		return err
+//	}
 //	router.With(protect).Post("/v1/charges", charge)
 //
 // A request with an Idempotency-Key then runs once. Its retries get its
 // response, byte for byte; a retry that comes too early waits for it; the same
 // key with another payload is refused. Caller says whose request it is, from
-// authenticated identity: keys of two callers never meet.
+// authenticated identity: keys of two callers never meet. While Onceward is out
+// of reach, requests are answered with 503 and do not run.
 //
 // Or protect a function, and let its last line be what every retry gets:
 //
+//	op := client.Operation{Key: key, Name: "charge", Request: &client.Request{Body: order}}
 //	result, err := onceward.Do(ctx, op, func(ctx context.Context, lease *client.Lease) (client.Response, error) {
-//		charge, err := bank.Charge(client.WithKey(ctx, lease.DownstreamKey("bank", "charge")), amount)
+//		charge, err := bank.Charge(client.WithKey(ctx, lease.DownstreamKey("bank", "charge")), order)
 //		if err != nil {
 //			return client.Response{}, err // nobody knows whether it was charged: nothing runs again by itself
 //		}
@@ -26,7 +34,9 @@
 //
 // An error means that nobody knows whether the work was done, unless the
 // function says that it was not (NotDone) or that its failure is final
-// (StoreFailure). That is the safe default: the record waits for a person.
+// (StoreFailure). That is the safe default: the record waits for a person. A
+// handler's response is stored whatever its status, unless the handler calls
+// NotDoneHere or UnknownHere; a panic leaves the outcome unknown.
 //
 // Errors are told apart by code, whatever wraps them:
 //

@@ -16,6 +16,10 @@ type foreignError struct{ code string }
 
 func (e *foreignError) Error() string        { return "as another version words it" }
 func (e *foreignError) OncewardCode() string { return e.code }
+func (e *foreignError) Is(target error) bool {
+	t, ok := target.(interface{ OncewardCode() string })
+	return ok && t.OncewardCode() == e.code
+}
 
 // foreignCode is its sentinel.
 type foreignCode string
@@ -33,7 +37,7 @@ func TestErrorsAreToldApartByCodeAlone(t *testing.T) {
 		t.Error("another copy's sentinel does not match an error of this one")
 	}
 	foreign := fmt.Errorf("pay: %w", &foreignError{"lease_lost"})
-	if client.CodeOf(foreign) != client.ErrLeaseLost || client.OutOfReach(foreign) {
+	if client.CodeOf(foreign) != client.ErrLeaseLost || !errors.Is(foreign, client.ErrLeaseLost) || errors.Is(foreign, client.ErrInProgress) || client.OutOfReach(foreign) {
 		t.Errorf("the code of another copy's error is %q", string(client.CodeOf(foreign)))
 	}
 	if client.CodeOf(errors.New("other")) != "" || client.CodeOf(nil) != "" {

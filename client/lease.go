@@ -25,10 +25,10 @@ type Lease struct {
 	RecoveryPoint *RecoveryPoint
 	CreatedAt     time.Time // of the record
 
-	client  *Client
-	held    Held
-	asked   time.Duration // the lease asked for; 0: the policy's
-	notDone bool          // a handler of Middleware said so; by the goroutine that runs it
+	client *Client
+	held   Held
+	asked  time.Duration // the lease asked for; 0: the policy's
+	said   error         // by a handler of Middleware, of itself: errHandlerNotDone, errHandlerUnknown; nil: nothing
 
 	mu    sync.Mutex // guards grant
 	grant Grant

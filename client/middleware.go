@@ -273,8 +273,11 @@ func (p *protector) once(w http.ResponseWriter, r *http.Request, next http.Handl
 	}
 }
 
-// errHandlerNotDone is what NotDoneHere leaves for run to see.
-var errHandlerNotDone = errors.New("the handler said that nothing happened")
+// What NotDoneHere and UnknownHere leave for handle to see.
+var (
+	errHandlerNotDone = errors.New("the handler said that nothing happened")
+	errHandlerUnknown = errors.New("the handler said that the outcome is unknown")
+)
 
 // handle runs the handler under its lease. The caller's going away does not
 // stop it: what was begun is ended, and stored for the retry.
@@ -285,16 +288,16 @@ func (p *protector) handle(w http.ResponseWriter, r *http.Request, next http.Han
 		ran = true
 		next.ServeHTTP(captured.writer(), payload.restore(r.WithContext(ctx)))
 		response := captured.response()
-		if lease.notDone {
+		if lease.said == errHandlerNotDone { //nolint:errorlint // a value of this package's own, never wrapped
 			return response, NotDone(errHandlerNotDone)
 		}
-		return response, nil
+		return response, lease.said
 	})
 	if !ran {
 		p.refuse(w, r, err)
 		return
 	}
-	captured.finish(result.delivered || errors.Is(err, errHandlerNotDone))
+	captured.finish(result.delivered || errors.Is(err, errHandlerNotDone) || errors.Is(err, errHandlerUnknown))
 }
 
 // NotDoneHere says, in a handler behind Middleware, that nothing happened: the
@@ -303,8 +306,21 @@ func (p *protector) handle(w http.ResponseWriter, r *http.Request, next http.Han
 // connection. It reports false where nothing protects ctx.
 func NotDoneHere(ctx context.Context) bool {
 	lease, ok := LeaseFrom(ctx)
+	if ok && lease.said == nil {
+		lease.said = errHandlerNotDone
+	}
+	return ok
+}
+
+// UnknownHere says, in a handler behind Middleware, that nobody knows whether
+// the work was done, such as after a time-out at a provider: the response goes
+// out as it is (a 504, say), but is not stored, and retries are answered with
+// 409 outcome_unknown until a person decides. It outweighs NotDoneHere. It
+// reports false where nothing protects ctx.
+func UnknownHere(ctx context.Context) bool {
+	lease, ok := LeaseFrom(ctx)
 	if ok {
-		lease.notDone = true
+		lease.said = errHandlerUnknown
 	}
 	return ok
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // State is what a record is at the moment of looking.
@@ -151,12 +149,14 @@ type Search struct {
 	Cursor    string            `json:"cursor,omitzero"`
 }
 
-// SearchResult is one page of records, newest first. It may run seconds behind
-// the records themselves: Members has how far, beside all else that the answer says.
+// SearchResult is one page of records, newest first, each as it is now and
+// without its history.
 type SearchResult struct {
 	Items      []Record
-	NextCursor string // empty at the end
-	Members    map[string]jsontext.Value
+	NextCursor string // for Search.Cursor of the next page; empty at the end
+	// Lag is by how much the search may run behind: a record that was made since
+	// may be missing.
+	Lag time.Duration
 }
 
 // Search finds records: POST /v1/keys/search; roles ops, resolver and admin.
@@ -166,14 +166,14 @@ func (c *Client) Search(ctx context.Context, filter Search) (SearchResult, error
 		return SearchResult{}, err
 	}
 	var w struct {
-		Items      []recordWire              `json:"items"`
-		NextCursor string                    `json:"next_cursor"`
-		Members    map[string]jsontext.Value `json:",embed"`
+		Items      []recordWire `json:"items"`
+		NextCursor string       `json:"next_cursor"`
+		LagSeconds float64      `json:"lag_seconds"`
 	}
 	if err := c.fetch(ctx, r, &w); err != nil {
 		return SearchResult{}, err
 	}
-	result := SearchResult{NextCursor: w.NextCursor, Members: w.Members}
+	result := SearchResult{NextCursor: w.NextCursor, Lag: time.Duration(w.LagSeconds * float64(time.Second))}
 	for _, item := range w.Items {
 		result.Items = append(result.Items, item.record())
 	}

@@ -238,6 +238,94 @@ func TestALookThatItsCallerGaveUpDoesNotKeepTheBreakerShut(t *testing.T) {
 	})
 }
 
+// TestNothingOfAClientOutlivesIt cuts the network when a lease is held: what
+// renews it, what repeats the completion and what waits on the clock all end
+// with Close. A bubble fails where a goroutine in it is left.
+func TestNothingOfAClientOutlivesIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		renewals, completions := 0, 0
+		r := &road{answer: func(n int, req *http.Request) (int, string, string) {
+			switch {
+			case n == 1:
+				return 201, "", `{"outcome":"acquired","id":"x","attempt":1,"lease":{"token":"t","on_lease_expiry":"hold"}}`
+			case req.Method == http.MethodPatch:
+				renewals++
+			case req.Method == http.MethodPut:
+				completions++
+			}
+			return 0, "", ""
+		}}
+		c, err := New(Config{BaseURL: "https://onceward.example", APIKey: "key", HTTP: r, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := anOperation()
+		op.Lease, op.Hold = 30*time.Second, true
+		result, err := c.Do(t.Context(), op, func(ctx context.Context, _ *Lease) (Response, error) {
+			time.Sleep(2 * time.Minute) // in the bubble
+			return Response{Status: 200}, ctx.Err()
+		})
+		if err != nil || result.Stored {
+			t.Errorf("%+v, %v; want it done, not stored", result, err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); err == nil {
+			t.Error("Close gave nothing up")
+		}
+		if renewals < 10 || completions < 10 {
+			t.Errorf("%d renewals and %d completions were tried, want them over and over", renewals, completions)
+		}
+		tried := renewals + completions
+		time.Sleep(time.Hour)
+		if renewals+completions != tried {
+			t.Error("it goes on after Close")
+		}
+	})
+}
+
+func TestPausesGrowAndAreSpread(t *testing.T) {
+	t.Parallel()
+	for n, most := range map[int]time.Duration{1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 5: 1600 * time.Millisecond, 6: 3 * time.Second, 1000: 3 * time.Second} {
+		low, high := backoff(n, func() float64 { return 0 }), backoff(n, func() float64 { return 1 })
+		if low != most/2 || high != most {
+			t.Errorf("after try %d: %v to %v, want %v to %v", n, low, high, most/2, most)
+		}
+	}
+	pauses := make(map[time.Duration]bool)
+	for range 100 {
+		pauses[backoff(1, jitter)] = true
+	}
+	if len(pauses) < 50 {
+		t.Errorf("%d different pauses in 100, want them spread", len(pauses))
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	t.Parallel()
+	const date = "Sun, 29 Nov 2026 16:00:00 GMT"
+	for name, tc := range map[string]struct {
+		after, date string
+		want        time.Duration
+	}{
+		"none":                {"", date, 0},
+		"seconds":             {"7", "", 7 * time.Second},
+		"more than an hour":   {"86400", "", time.Hour},
+		"less than nothing":   {"-7", "", 0},
+		"a date":              {"Sun, 29 Nov 2026 16:00:30 GMT", date, 30 * time.Second},
+		"a date in the past":  {"Sun, 29 Nov 2026 15:00:00 GMT", date, 0},
+		"a date of next year": {"Mon, 29 Nov 2027 16:00:00 GMT", date, time.Hour},
+		"a date and no Date":  {"Sun, 29 Nov 2026 16:00:30 GMT", "", 0},
+		"neither":             {"soon", date, 0},
+	} {
+		h := http.Header{"Retry-After": {tc.after}, "Date": {tc.date}}
+		if got := retryAfterOf(h); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // TestWhatIsNotUnderstoodDoesNotRun answers as no version of the service does.
 func TestWhatIsNotUnderstoodDoesNotRun(t *testing.T) {
 	t.Parallel()

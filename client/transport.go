@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -170,9 +169,7 @@ func (t *Transport) again(resp *http.Response, err error, repeatable bool) (paus
 	default:
 		return 0, false
 	}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		pause = time.Duration(min(seconds, 3600)) * time.Second
-	}
+	pause = retryAfterOf(resp.Header)
 	return pause, pause <= orDefault(t.MaxPause, 10*time.Second)
 }
 

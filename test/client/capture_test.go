@@ -175,7 +175,7 @@ func TestARecordHasWhatTheHandlerDecided(t *testing.T) {
 		}
 		close(late)
 		<-ended
-		op := client.Operation{Key: key, Name: "POST /v1/charges", Request: charge(key).Request}
+		op := charge(key)
 		if record := recordOf(t, c, op); record.Status != 200 || string(record.Response.Body) != "done" {
 			t.Errorf("record %+v", record)
 		}
@@ -205,7 +205,8 @@ func TestARecordHasWhatTheHandlerDecided(t *testing.T) {
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		_ = conn.Close()
 		close(gone)
-		op := client.Operation{Key: key, Name: "POST /v1/charges", Wait: 10 * time.Second, Request: charge(key).Request}
+		op := charge(key)
+		op.Wait = 20 * time.Second
 		if record := recordOf(t, c, op); string(record.Response.Body) != large {
 			t.Errorf("%d bytes are stored, want %d", record.BodyBytes, len(large))
 		}
@@ -534,6 +535,46 @@ func TestAHandlerCanSayThatNothingHappened(t *testing.T) {
 		t.Errorf("again %+v after %d runs", again, runs)
 	}
 	if client.NotDoneHere(context.Background()) {
+		t.Error("something protects a bare context")
+	}
+}
+
+// TestAHandlerCanSayThatNobodyKnows answers 504, as after a time-out at a
+// provider: it goes out as it is, and no retry runs or is told 504 for good.
+func TestAHandlerCanSayThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	c := newClient(t, w)
+	for name, flush := range map[string]bool{"buffered": false, "streamed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runs := 0
+			var id client.RecordID
+			e := protect(t, c, client.Middleware{}, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				runs++
+				lease, _ := client.LeaseFrom(r.Context())
+				id = lease.ID
+				client.NotDoneHere(r.Context()) // in a first step; the second outweighs it
+				if !client.UnknownHere(r.Context()) {
+					t.Error("nothing protects it")
+				}
+				client.NotDoneHere(r.Context())
+				http.Error(rw, "the provider did not answer", http.StatusGatewayTimeout)
+				if flush {
+					rw.(http.Flusher).Flush()
+				}
+			}))
+			key := newKey()
+			if first := e.charge(t, key); first.status != 504 || first.body != "the provider did not answer\n" || first.header.Get("Onceward-Stored") != "" || first.err != nil {
+				t.Errorf("first %+v", first)
+			}
+			e.charge(t, key).wantProblem(t, 409, client.ErrOutcomeUnknown)
+			if record := inspect(t, c, id); record.State != client.StateUnknown || runs != 1 {
+				t.Errorf("the record is %s after %d runs, want unknown after 1", record.State, runs)
+			}
+		})
+	}
+	if client.UnknownHere(context.Background()) {
 		t.Error("something protects a bare context")
 	}
 }
