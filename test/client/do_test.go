@@ -157,7 +157,7 @@ func TestABrokenAttemptIsHandedOnlyToAFunctionThatCanGoOn(t *testing.T) {
 		if err := c.SetRecoveryPoint(t.Context(), first.Held(), "charged", map[string]string{"charge": "ch_1"}); err != nil {
 			t.Fatal(err)
 		}
-		w.Advance(t, string(first.ID), time.Minute)
+		w.Advance(t, string(first.ID), longest)
 		return first.ID
 	}
 	t.Run("not resumable", func(t *testing.T) {
@@ -238,6 +238,7 @@ func TestAFunctionWhoseLeaseIsLostIsToldSo(t *testing.T) {
 	clock := newManualClock()
 	c, other := newClient(t, w, onClock(clock)), newClient(t, w)
 	op := charge(newKey())
+	op.Lease = time.Minute
 
 	result, err := c.Do(t.Context(), op, func(ctx context.Context, lease *client.Lease) (client.Response, error) {
 		w.Advance(t, string(lease.ID), time.Minute)
@@ -276,7 +277,7 @@ func TestALeaseThatCannotBeRenewedEndsTheWorkUnderTakeoverOnly(t *testing.T) {
 			network, clock := newWire(t), newManualClock()
 			c := newClient(t, w, over(network), onClock(clock))
 			op := charge(newKey())
-			op.Hold = hold
+			op.Hold, op.Lease = hold, time.Minute
 			result, err := c.Do(t.Context(), op, func(ctx context.Context, lease *client.Lease) (client.Response, error) {
 				network.cut(func(r *http.Request) fault {
 					if r.Method == http.MethodPatch {

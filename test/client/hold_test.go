@@ -54,7 +54,7 @@ func TestTheCallsOfALeaseHolder(t *testing.T) {
 		if err := c.SetRecoveryPoint(ctx, first.Held(), "charged", data); err != nil {
 			t.Fatal(err)
 		}
-		w.Advance(t, string(first.ID), time.Minute)
+		w.Advance(t, string(first.ID), longest)
 		next := acquire(t, c, op)
 		if diff := cmp.Diff(&client.RecoveryPoint{Name: "charged", Data: data}, next.RecoveryPoint); diff != "" || !next.TakenOver {
 			t.Errorf("taken over: %v (-set +got):\n%s", next.TakenOver, diff)
@@ -105,7 +105,7 @@ func TestTheCallsOfALeaseHolder(t *testing.T) {
 		t.Parallel()
 		op := charge(newKey())
 		first := acquire(t, c, op)
-		w.Advance(t, string(first.ID), time.Minute)
+		w.Advance(t, string(first.ID), longest)
 		second := acquire(t, c, op)
 		_, err := c.Complete(ctx, first.Held(), created())
 		wantCode(t, err, client.ErrLeaseLost)

@@ -70,6 +70,17 @@ func TestARequestRunsOnceAndItsRetriesGetItsResponse(t *testing.T) {
 	}
 }
 
+// TestTheHeaderOfOlderClientsCanBeLeftOut replays without Idempotent-Replayed.
+func TestTheHeaderOfOlderClientsCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	e := protect(t, newClient(t, apitest.New(t)), client.Middleware{OnlyIdempotentReplay: true}, &charges{})
+	key := newKey()
+	e.charge(t, key)
+	if again := e.charge(t, key).wantReplay(t); again.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("%v", again.header)
+	}
+}
+
 // TestFiveTapsAreOneCharge sends a request five times at once, while the first
 // is at work.
 func TestFiveTapsAreOneCharge(t *testing.T) {
@@ -265,6 +276,10 @@ func TestTheRecordIsThatOfTheRequestAsItCame(t *testing.T) {
 	}})
 	if record.Attempt != 1 || record.Status != 201 {
 		t.Errorf("record %+v", record)
+	}
+	only := found(t, newClient(t, w, withKey(w.Tenant.Admin)), client.Search{}, 1)[0]
+	if only.ID != record.ID || only.Key != key || only.Operation != "POST /v1/charges" {
+		t.Errorf("found %+v", only)
 	}
 }
 

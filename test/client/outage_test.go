@@ -69,7 +69,7 @@ func TestARefusalIsNotOutOfReach(t *testing.T) {
 	c := newClient(t, w)
 	e := protect(t, c, open, &made)
 	key := newKey()
-	acquire(t, c, client.Operation{Key: key, Name: "POST /v1/charges", Request: charge(key).Request})
+	acquire(t, c, charge(key))
 	e.charge(t, key).wantProblem(t, 409, client.ErrInProgress)
 	if made.made.Load() != 0 {
 		t.Error("it ran beside another attempt")
@@ -125,7 +125,7 @@ func TestAnAttemptThatWasTakenOverIsAnsweredAndSaysSo(t *testing.T) {
 	e := protect(t, c, client.Middleware{}, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		lease, _ := client.LeaseFrom(r.Context())
 		w.Advance(t, string(lease.ID), time.Minute)
-		acquire(t, other, client.Operation{Key: key, Name: "POST /v1/charges", Request: charge(key).Request})
+		acquire(t, other, charge(key))
 		_, _ = io.WriteString(rw, "done")
 	}))
 	if first := e.charge(t, key); first.body != "done" || first.header.Get("Onceward-Stored") != "false" {
@@ -144,9 +144,9 @@ func TestABrokenAttemptOfAHandlerIsNotRunAgainUnlessItCanGoOn(t *testing.T) {
 	e := protect(t, c, client.Middleware{Routes: map[string]client.Route{"POST /v1/resumable": {Resumable: true}}}, &made)
 	breakOff := func(path string) string {
 		key := newKey()
-		op := client.Operation{Key: key, Name: "POST " + path, Request: charge(key).Request}
-		op.Request.Path = path
-		w.Advance(t, string(acquire(t, c, op).ID), time.Minute)
+		op := charge(key)
+		op.Name, op.Request.Path = "POST "+path, path
+		w.Advance(t, string(acquire(t, c, op).ID), longest)
 		return key
 	}
 	e.charge(t, breakOff("/v1/charges")).wantProblem(t, 409, client.ErrOutcomeUnknown)

@@ -191,9 +191,11 @@ func TestWhatIsUndeliveredAndWhatIsLostIsCounted(t *testing.T) {
 		return sum("calls{call=complete,code=ok}") == 1
 	})
 
-	_, err := c.Do(t.Context(), charge(newKey()), func(ctx context.Context, lease *client.Lease) (client.Response, error) {
+	op := charge(newKey())
+	op.Lease = time.Minute
+	_, err := c.Do(t.Context(), op, func(ctx context.Context, lease *client.Lease) (client.Response, error) {
 		w.Advance(t, string(lease.ID), time.Minute)
-		acquire(t, newClient(t, w), charge(inspect(t, newClient(t, w), lease.ID).Key))
+		acquire(t, newClient(t, w), op)
 		clock.waitForTimer(t, 20*time.Second)
 		clock.advance(20 * time.Second)
 		<-ctx.Done()
