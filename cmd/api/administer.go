@@ -307,10 +307,12 @@ func printConfig(cfg config, out io.Writer) error {
 	value := reflect.ValueOf(cfg)
 	for field := range reflect.TypeFor[config]().Fields() {
 		shown := fmt.Sprint(value.FieldByIndex(field.Index).Interface())
-		if field.Tag.Get("secret") == "true" || field.Type == reflect.TypeFor[tokens]() {
-			if shown = "not set"; !value.FieldByIndex(field.Index).IsZero() {
-				shown = "[set]"
-			}
+		secret := field.Tag.Get("secret") == "true" || field.Type == reflect.TypeFor[tokens]()
+		switch isSet := !value.FieldByIndex(field.Index).IsZero(); {
+		case secret && isSet:
+			shown = "[set]"
+		case secret || shown == "":
+			shown = "not set"
 		}
 		if _, err := fmt.Fprintf(table, "%s\t%s\n", variable(field.Name), shown); err != nil {
 			return err

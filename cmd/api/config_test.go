@@ -189,6 +189,42 @@ func TestHelpShowsEveryVariableItsDefaultAndItsMeaning(t *testing.T) {
 	}
 }
 
+func TestConfigShowsValuesAsTheyAreWrittenAndNoSecret(t *testing.T) {
+	t.Parallel()
+	chosen := map[string]string{
+		"ONCEWARD_DATABASE_URL": "postgres://u:hunter2@h/d", "ONCEWARD_LOG_LEVEL": "warn", "ONCEWARD_SHUTDOWN_TIMEOUT": "90s",
+		"ONCEWARD_OPERATOR_TOKEN": strings.Repeat("hunter2", shortestToken),
+	}
+	want := map[string]string{
+		"ONCEWARD_DATABASE_URL": "[set]", "ONCEWARD_LOG_LEVEL": "warn", "ONCEWARD_SHUTDOWN_TIMEOUT": "1m30s", "ONCEWARD_OPERATOR_TOKEN": "[set]",
+	}
+	var environ []string
+	for name, value := range chosen {
+		environ = append(environ, name+"="+value)
+	}
+	for field := range reflect.TypeFor[config]().Fields() {
+		name, byDefault := variable(field.Name), field.Tag.Get("envDefault")
+		if want[name] == "" {
+			want[name] = "not set"
+			if byDefault != "" {
+				want[name] = byDefault
+			}
+		}
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"config"}, environ, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		got[name] = strings.TrimSpace(value)
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
 func TestACommandThatIsNotThereIsOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"migrat"}, {"migrate", "now"}, {"migrate", "now", "help"}, {"tenant"}, {"tenant", "help", "me"}, {"--verbose"}, {"", " "}} {

@@ -78,7 +78,13 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// String is how it is written in a variable.
+func (d duration) String() string { return d.time().String() }
+
 type logLevel slog.Level
+
+// String is how it is written in a variable.
+func (l logLevel) String() string { return strings.ToLower(l.slog().String()) }
 
 // UnmarshalText reads the name of a level.
 func (l *logLevel) UnmarshalText(text []byte) error {
