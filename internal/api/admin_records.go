@@ -111,42 +111,25 @@ type resolutionBody struct {
 	Response *responseBody `json:"response"`
 }
 
-func (b resolutionBody) request(id string) (keys.ResolveRequest, error) {
+func (b resolutionBody) request(id string) keys.ResolveRequest {
 	req := keys.ResolveRequest{ID: id, Fence: (*int64)(b.Fence), Reason: text0(b.Reason), Action: text0(b.Action)}
-	if b.Response == nil {
-		return req, nil
+	if b.Response != nil {
+		response, faults := b.Response.response()
+		req.Response, req.Faults = &response, faults
 	}
-	response, err := b.Response.response()
-	if err != nil {
-		return keys.ResolveRequest{}, below("/response", err)
-	}
-	req.Response = &response
-	return req, nil
-}
-
-// below puts a pointer before those of a fault.
-func below(pointer string, err error) error {
-	e := asProblem(err)
-	moved := *e
-	moved.Fields = make([]problem.Field, len(e.Fields))
-	for i, f := range e.Fields {
-		f.Pointer = pointer + f.Pointer
-		moved.Fields[i] = f
-	}
-	moved.Detail = problem.Invalid(moved.Fields...).Detail
-	return &moved
+	return req
 }
 
 // resolveRequest is POST /v1/keys/{id}/resolution.
 type resolveRequest struct{ resolve keys.ResolveRequest }
 
-func (r *resolveRequest) decode(x *exchange) (err error) {
+func (r *resolveRequest) decode(x *exchange) error {
 	var b resolutionBody
 	if err := decodeJSON(x.body, &b); err != nil {
 		return err
 	}
-	r.resolve, err = b.request(x.pathValue("id"))
-	return err
+	r.resolve = b.request(x.pathValue("id"))
+	return nil
 }
 
 func (a *API) resolve(ctx context.Context, caller auth.Caller, req resolveRequest) (recordAnswer, error) {
@@ -183,9 +166,9 @@ func (r *resolveBatchRequest) decode(x *exchange) error {
 		switch entry.err = decodeJSON(raw, &one); {
 		case entry.err != nil:
 		case one.ID == nil:
-			entry.err = required("/id")
+			entry.err = problem.Invalid(required("/id"))
 		default:
-			entry.request, entry.err = one.request(*one.ID)
+			entry.request = one.request(*one.ID)
 		}
 		r.entries = append(r.entries, entry)
 	}

@@ -154,14 +154,15 @@ func decodeCompletion(raw []byte) (keys.CompleteRequest, error) {
 	if err := decodeJSON(raw, &b); err != nil {
 		return keys.CompleteRequest{}, err
 	}
+	req := keys.CompleteRequest{ID: text0(b.ID), Token: text0(b.LeaseToken)}
+	req.Response, req.Faults = b.response()
 	if b.ID == nil {
-		return keys.CompleteRequest{}, required("/id")
+		req.Faults = append(req.Faults, required("/id"))
 	}
-	if b.LeaseToken == nil || *b.LeaseToken == "" {
-		return keys.CompleteRequest{}, required("/lease_token")
+	if req.Token == "" {
+		req.Faults = append(req.Faults, required("/lease_token"))
 	}
-	response, err := b.response()
-	return keys.CompleteRequest{ID: *b.ID, Token: *b.LeaseToken, Response: response}, err
+	return req, nil
 }
 
 func (a *API) completeBatch(ctx context.Context, caller auth.Caller, req completeBatchRequest) (batchAnswer, error) {

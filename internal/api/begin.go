@@ -45,10 +45,8 @@ func decodeBegin(data []byte) (keys.BeginRequest, error) {
 		OnLeaseExpiry: b.OnLeaseExpiry, Metadata: b.Metadata,
 	}
 	if p := b.Request; p != nil {
-		payload, err := body(p.Body, p.BodyBase64, "/request")
-		if err != nil {
-			return keys.BeginRequest{}, err
-		}
+		payload, faults := body(p.Body, p.BodyBase64, "/request")
+		req.Faults = faults
 		req.Request = &keys.RequestPayload{Method: p.Method, Path: p.Path, Query: p.Query, ContentType: p.ContentType, Body: payload}
 	}
 	return req, nil

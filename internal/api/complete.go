@@ -19,26 +19,25 @@ type responseBody struct {
 	BodyRef     *string      `json:"body_ref"`
 }
 
-func (b *responseBody) response() (keys.Response, error) {
-	if b.Status == nil {
-		return keys.Response{}, required("/status")
+// response returns the values as keys takes them, and what is wrong with them
+// that keys could not see. No status is status 0, which keys refuses.
+func (b *responseBody) response() (response keys.Response, faults []problem.Field) {
+	response.Headers, response.BodyOmitted = headers(b.Headers), b.BodyOmitted
+	response.Body, faults = body(b.Body, b.BodyBase64, "")
+	if b.Status != nil {
+		response.Status = int(*b.Status)
 	}
-	kept, err := body(b.Body, b.BodyBase64, "")
-	if err != nil {
-		return keys.Response{}, err
-	}
-	response := keys.Response{Status: int(*b.Status), Headers: headers(b.Headers), Body: kept, BodyOmitted: b.BodyOmitted}
 	if b.BodyRef != nil {
-		if *b.BodyRef == "" { // keys takes the empty text for none
-			return keys.Response{}, problem.Invalid(problem.Field{Pointer: "/body_ref", Reason: "must not be empty; leave it out instead"})
-		}
 		response.BodyRef = *b.BodyRef
+		if response.BodyRef == "" { // keys takes the empty text for none
+			faults = append(faults, problem.Field{Pointer: "/body_ref", Reason: "must not be empty; leave it out instead"})
+		}
 	}
-	return response, nil
+	return response, faults
 }
 
-func required(pointer string) error {
-	return problem.Invalid(problem.Field{Pointer: pointer, Reason: "is required"})
+func required(pointer string) problem.Field {
+	return problem.Field{Pointer: pointer, Reason: "is required"}
 }
 
 // completeRequest is PUT /v1/keys/{id}/response, as JSON or as one HTTP message.
@@ -47,26 +46,27 @@ type completeRequest struct{ keys.CompleteRequest }
 func (r *completeRequest) decode(x *exchange) (err error) {
 	r.ID = x.pathValue("id")
 	if x.isMessage {
-		r.Response, err = decodeMessage(x.body, x.request.Header)
+		r.Response, r.Faults, err = decodeMessage(x.body, x.request.Header)
 	} else {
 		var b responseBody
 		if err = decodeJSON(x.body, &b); err == nil {
-			r.Response, err = b.response()
+			r.Response, r.Faults = b.response()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	r.Token, err = x.leaseHeader()
-	return err
+	token, faults := x.leaseHeader()
+	r.Token, r.Faults = token, append(r.Faults, faults...)
+	return nil
 }
 
 // decodeMessage reads a completion sent as application/http; what JSON says in
 // body_omitted and body_ref stands in headers of the request.
-func decodeMessage(raw []byte, h http.Header) (keys.Response, error) {
-	response, err := parseMessage(raw)
+func decodeMessage(raw []byte, h http.Header) (response keys.Response, faults []problem.Field, err error) {
+	response, err = parseMessage(raw)
 	if err != nil {
-		return keys.Response{}, problem.Invalid(problem.Field{Reason: "the body is not one HTTP/1.1 response: " + err.Error()})
+		return keys.Response{}, nil, problem.Invalid(problem.Field{Reason: "the body is not one HTTP/1.1 response: " + err.Error()})
 	}
 	const omitted, ref = "Onceward-Body-Omitted", "Onceward-Body-Ref"
 	switch values := h.Values(omitted); {
@@ -74,15 +74,15 @@ func decodeMessage(raw []byte, h http.Header) (keys.Response, error) {
 	case len(values) == 1 && values[0] == "true":
 		response.BodyOmitted = true
 	default:
-		return keys.Response{}, problem.Invalid(problem.Field{Parameter: omitted, Reason: "must be true or false, once"})
+		faults = append(faults, problem.Field{Parameter: omitted, Reason: "must be true or false, once"})
 	}
 	switch values := h.Values(ref); {
 	case len(values) == 1 && values[0] != "":
 		response.BodyRef = values[0]
 	case len(values) > 0:
-		return keys.Response{}, problem.Invalid(problem.Field{Parameter: ref, Reason: "must not be empty and is given once at the most"})
+		faults = append(faults, problem.Field{Parameter: ref, Reason: "must not be empty and is given once at the most"})
 	}
-	return response, nil
+	return response, faults, nil
 }
 
 func (a *API) complete(ctx context.Context, caller auth.Caller, req completeRequest) (completionAnswer, error) {

@@ -373,3 +373,56 @@ func TestACompletionThatReleasesAnswersOpen(t *testing.T) {
 		t.Errorf("attempt %d after a release, want 2", again.Attempt)
 	}
 }
+
+// The order of checks (wire contract, section 1): the size of a body before the
+// values, whatever is wrong with them.
+func TestABodyPastTheLimitIs413BeforeAnyFaultOfTheValues(t *testing.T) {
+	t.Parallel()
+	const limit = 1000
+	w := apitest.New(t, apitest.BodyLimit(limit))
+	c, admin := w.Client(w.Tenant.Service), w.Client(w.Tenant.Admin)
+	long := strings.Repeat("b", limit+1)
+	message := "HTTP/1.1 201 \r\n\r\n" + long
+	held := acquire(t, c, newKey(t))
+	path := "/v1/keys/" + held.ID + "/response"
+	token := "Onceward-Lease: " + held.Lease.Token
+	tests := map[string]func() *apitest.Answer{
+		"no lease header":       func() *apitest.Answer { return c.Do(t, "PUT", path, apitest.Object{"status": 200, "body": long}) },
+		"no status":             func() *apitest.Answer { return c.Do(t, "PUT", path, apitest.Object{"body": long}, token) },
+		"a status out of range": func() *apitest.Answer { return c.Do(t, "PUT", path, apitest.Object{"status": 99, "body": long}, token) },
+		"both bodies": func() *apitest.Answer {
+			return c.Do(t, "PUT", path, apitest.Object{"status": 200, "body": long, "body_base64": "AA=="}, token)
+		},
+		"an empty reference": func() *apitest.Answer {
+			return c.Do(t, "PUT", path, apitest.Object{"status": 200, "body": long, "body_ref": ""}, token)
+		},
+		"a message, no header": func() *apitest.Answer { return c.Do(t, "PUT", path, message, "Content-Type: application/http") },
+		"a message, odd omitted": func() *apitest.Answer {
+			return c.Do(t, "PUT", path, message, token, "Content-Type: application/http", "Onceward-Body-Omitted: maybe")
+		},
+		"a begin without a key": func() *apitest.Answer { return c.Begin(t, apitest.Object{"request": apitest.Object{"body": long}}) },
+		"a begin, both bodies": func() *apitest.Answer {
+			return c.Begin(t, apitest.Charge(newKey(t)).With(apitest.Object{"request": apitest.Object{"body": "a", "body_base64": strings.Repeat("AAAA", limit)}}))
+		},
+		"a resolution, no status": func() *apitest.Answer {
+			return admin.Do(t, "POST", "/v1/keys/"+held.ID+"/resolution", apitest.Object{"fence": held.Lease.Fence, "reason": "the provider says so", "action": "complete", "response": apitest.Object{"body": long}})
+		},
+	}
+	for name, send := range tests {
+		if a := send(); a.Status != 413 || !strings.Contains(string(a.Body), `"body_too_large"`) {
+			t.Errorf("%s: status %d, want 413 body_too_large: %s", name, a.Status, a.Body)
+		}
+	}
+	results := c.Do(t, "POST", "/v1/responses/batch", apitest.Object{"responses": []any{
+		apitest.Object{"id": held.ID, "status": 200, "body": long}, // no lease_token
+		apitest.Object{"lease_token": held.Lease.Token, "status": 200, "body": long},
+		apitest.Object{"status": 200},
+	}}).Results(t)
+	if results[0].Status != 413 || results[1].Status != 413 {
+		t.Errorf("a batch answers %s and %s, want 413 for both", results[0].Body, results[1].Body)
+	}
+	checkFaults(t, *results[2].Problem, "/responses/2/id", "/responses/2/lease_token")
+
+	c.Begin(t, apitest.Object{"request": apitest.Object{"body": "a", "body_base64": "AA=="}}).Problem(t, 400, "missing_key") // before invalid_request
+	c.Complete(t, held, apitest.Object{"status": 200}).Completion(t)                                                         // nothing was stored
+}

@@ -49,7 +49,7 @@ func refuseNull(dec *jsontext.Decoder, into any) error {
 func decodeJSON(data []byte, into any) error { return decodeWith(decodeOptions, data, into) }
 
 func decodeWith(options json.Options, data []byte, into any) error {
-	if len(bytes.TrimSpace(data)) == 0 {
+	if isBlank(data) {
 		return problem.Invalid(fault("", "the body is empty; send one JSON object"))
 	}
 	if bytes.Contains(data, []byte("null")) { // else there is none, and looking at every value costs a tenth of a begin
@@ -60,6 +60,10 @@ func decodeWith(options json.Options, data []byte, into any) error {
 	}
 	return nil
 }
+
+// isBlank says whether there is nothing but the white space of JSON (RFC 8259,
+// section 2).
+func isBlank(data []byte) bool { return len(bytes.Trim(data, " \t\r\n")) == 0 }
 
 // faultOf says what json's error means to whoever wrote the document. The
 // package's own texts are not sent: they quote values.
@@ -84,6 +88,9 @@ func faultOf(err error) problem.Field {
 }
 
 func fault(pointer jsontext.Pointer, text string) problem.Field {
+	if len(pointer) > maxPointerBytes {
+		text += "; its name is too long to be shown, this is what it lies in"
+	}
 	for len(pointer) > maxPointerBytes {
 		pointer = pointer.Parent()
 	}

@@ -106,10 +106,19 @@ func TestAnotherShapeIsRefusedAtItsPointer(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := decodeBegin([]byte(tt.sent))
-			checkRefusal(t, err, tt.pointer, tt.reason)
+			req, err := decodeBegin([]byte(tt.sent))
+			checkRefusal(t, orFaults(err, req.Faults), tt.pointer, tt.reason)
 		})
 	}
+}
+
+// orFaults is what a caller is told of faults that are passed on beside the
+// values, because other things are looked at before them.
+func orFaults(err error, faults []problem.Field) error {
+	if err == nil && len(faults) > 0 {
+		return problem.Invalid(faults...)
+	}
+	return err
 }
 
 func checkRefusal(t *testing.T, err error, pointer, reason string) {
@@ -157,7 +166,6 @@ func TestACompletionOfAnotherShapeIsRefusedAtItsPointer(t *testing.T) {
 		"no id":                      {`{"lease_token": "t", "status": 200}`, "/id", "required"},
 		"no token":                   {`{"id": "i", "status": 200}`, "/lease_token", "required"},
 		"an empty token":             {`{"id": "i", "lease_token": "", "status": 200}`, "/lease_token", "required"},
-		"no status":                  {`{` + rest + `}`, "/status", "required"},
 		"a status as a string":       {`{` + rest + `, "status": "200"}`, "/status", "whole number"},
 		"headers as an object":       {`{` + rest + `, "headers": {"A": "canary"}}`, "/headers", "an array"},
 		"a header as a string":       {`{` + rest + `, "headers": ["A: canary"]}`, "/headers/0", "pair"},
@@ -176,7 +184,8 @@ func TestACompletionOfAnotherShapeIsRefusedAtItsPointer(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := decodeCompletion([]byte(tt.sent))
+			req, err := decodeCompletion([]byte(tt.sent))
+			err = orFaults(err, req.Faults)
 			if name == "an unknown member" { // its name is what the pointer says
 				if got := asProblem(err).Fields[0].Pointer; got != tt.pointer {
 					t.Errorf("pointer %q, want %q", got, tt.pointer)

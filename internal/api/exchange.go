@@ -173,13 +173,13 @@ func (x *exchange) pathValue(name string) string {
 }
 
 // leaseHeader is the token that the calls of section 4 are made with.
-func (x *exchange) leaseHeader() (token string, err error) {
+func (x *exchange) leaseHeader() (token string, faults []problem.Field) {
 	const name = "Onceward-Lease"
 	switch values := x.request.Header.Values(name); {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":
-		return "", problem.Invalid(problem.Field{Parameter: name, Reason: "this header is required: the token of the lease, as begin answered it in lease.token"})
+		return "", []problem.Field{{Parameter: name, Reason: "this header is required: the token of the lease, as begin answered it in lease.token"}}
 	case len(values) > 1:
-		return "", problem.Invalid(problem.Field{Parameter: name, Reason: "this header is given more than once"})
+		return "", []problem.Field{{Parameter: name, Reason: "this header is given more than once"}}
 	default:
 		return values[0], nil
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 
@@ -9,16 +8,21 @@ import (
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/problem"
 )
 
 // held is what every call of the wire contract, section 4, names: a record,
 // and the token of the attempt that holds it.
 type held struct{ id, token string }
 
-func (h *held) decode(x *exchange) (err error) {
+func (h *held) decode(x *exchange) error {
 	h.id = x.pathValue("id")
-	h.token, err = x.leaseHeader()
-	return err
+	token, faults := x.leaseHeader()
+	if len(faults) > 0 {
+		return problem.Invalid(faults...)
+	}
+	h.token = token
+	return nil
 }
 
 // renewRequest is PATCH /v1/keys/{id}/lease. No body at all is {}.
@@ -31,7 +35,7 @@ func (r *renewRequest) decode(x *exchange) error {
 	var b struct {
 		LeaseSeconds *wholeNumber `json:"lease_seconds"`
 	}
-	if len(bytes.TrimSpace(x.body)) > 0 {
+	if !isBlank(x.body) {
 		if err := decodeJSON(x.body, &b); err != nil {
 			return err
 		}

@@ -167,21 +167,24 @@ func TestWhatJSONSaysOfABodyStandsInHeadersOfAMessage(t *testing.T) {
 		"omitted":                {http.Header{"Onceward-Body-Omitted": {"true"}}, keys.Response{Status: 200, BodyOmitted: true}, ""},
 		"not omitted":            {http.Header{"Onceward-Body-Omitted": {"false"}}, keys.Response{Status: 200}, ""},
 		"omitted, and where":     {http.Header{"Onceward-Body-Omitted": {"true"}, "Onceward-Body-Ref": {"s3://b/1"}}, keys.Response{Status: 200, BodyOmitted: true, BodyRef: "s3://b/1"}, ""},
-		"neither true nor false": {http.Header{"Onceward-Body-Omitted": {"yes"}}, keys.Response{}, "Onceward-Body-Omitted"},
-		"said twice":             {http.Header{"Onceward-Body-Omitted": {"true", "true"}}, keys.Response{}, "Onceward-Body-Omitted"},
-		"an empty reference":     {http.Header{"Onceward-Body-Ref": {""}}, keys.Response{}, "Onceward-Body-Ref"},
-		"two references":         {http.Header{"Onceward-Body-Ref": {"a", "b"}}, keys.Response{}, "Onceward-Body-Ref"},
+		"neither true nor false": {http.Header{"Onceward-Body-Omitted": {"yes"}}, keys.Response{Status: 200}, "Onceward-Body-Omitted"},
+		"said twice":             {http.Header{"Onceward-Body-Omitted": {"true", "true"}}, keys.Response{Status: 200}, "Onceward-Body-Omitted"},
+		"an empty reference":     {http.Header{"Onceward-Body-Ref": {""}}, keys.Response{Status: 200}, "Onceward-Body-Ref"},
+		"two references":         {http.Header{"Onceward-Body-Ref": {"a", "b"}}, keys.Response{Status: 200}, "Onceward-Body-Ref"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := decodeMessage([]byte(empty), tt.header)
+			got, faults, err := decodeMessage([]byte(empty), tt.header)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if diff := cmp.Diff(got, tt.want, equateEmpty()); diff != "" {
 				t.Errorf("response (-got +want):\n%s", diff)
 			}
 			var parameter string
-			if err != nil {
-				parameter = asProblem(err).Fields[0].Parameter
+			if len(faults) > 0 {
+				parameter = faults[0].Parameter
 			}
 			if parameter != tt.parameter {
 				t.Errorf("refused %q, want %q", parameter, tt.parameter)

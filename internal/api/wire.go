@@ -76,15 +76,16 @@ func (b *binary) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// body chooses between the two ways of sending one.
-func body(asText text, asBinary binary, pointer string) ([]byte, error) {
+// body chooses between the two ways of sending one. Where both were used it
+// returns the longer: its size is looked at before the fault.
+func body(asText text, asBinary binary, pointer string) (kept []byte, faults []problem.Field) {
 	if asText != nil && asBinary != nil {
-		return nil, problem.Invalid(problem.Field{Pointer: pointer + "/body_base64", Reason: "send either body or body_base64, not both"})
+		faults = []problem.Field{{Pointer: pointer + "/body_base64", Reason: "send either body or body_base64, not both"}}
 	}
-	if asText != nil {
-		return asText, nil
+	if asText != nil && len(asText) >= len(asBinary) {
+		return asText, faults
 	}
-	return asBinary, nil
+	return asBinary, faults
 }
 
 // headerPair is one header line; package json refuses any other length.

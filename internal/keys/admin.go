@@ -37,6 +37,9 @@ type ResolveRequest struct {
 	Reason   string    // 3 to 500 characters, audited
 	Action   string    // ActionComplete or ActionRetry
 	Response *Response // of ActionComplete
+	// Faults are what the decoder of Response found wrong with its values; told
+	// after the size of its body, with their pointers below /response.
+	Faults []problem.Field
 }
 
 // Forget removes all that is stored of a record. What stays until pruning is an
@@ -168,7 +171,7 @@ func (r ResolveRequest) validate(bodyLimit int) error {
 	if r.Response == nil {
 		return nil
 	}
-	return within("/response", validateResponse(*r.Response, bodyLimit))
+	return within("/response", validateResponse(*r.Response, r.Faults, bodyLimit))
 }
 
 // within puts a pointer before those of an invalid_request.

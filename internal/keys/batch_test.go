@@ -124,7 +124,7 @@ func TestABatchOfCompletionsDecidesInOrder(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	entry := func(a Acquired, r Response) CompleteEntry {
-		return CompleteEntry{Request: CompleteRequest{a.ID.String(), string(a.Lease.Token), r}}
+		return CompleteEntry{Request: CompleteRequest{ID: a.ID.String(), Token: string(a.Lease.Token), Response: r}}
 	}
 	a, b := h.acquire(h.caller, charge()), h.acquire(h.caller, charge())
 	other := Response{Status: 500}

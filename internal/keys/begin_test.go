@@ -325,7 +325,7 @@ func TestExpiredRecordIsAbsent(t *testing.T) {
 		t.Errorf("something of the old record is left: %+v", record)
 	}
 	// The old token is a former holder's.
-	_, err = h.service.Complete(t.Context(), h.caller, CompleteRequest{first.ID.String(), string(first.Lease.Token), created})
+	_, err = h.service.Complete(t.Context(), h.caller, CompleteRequest{ID: first.ID.String(), Token: string(first.Lease.Token), Response: created})
 	wantKind(t, err, problem.LeaseLost)
 	if len(h.inspect(second).Late) != 1 || h.seen.lateCount() != 1 {
 		t.Error("the late completion was not kept")

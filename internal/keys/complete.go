@@ -128,7 +128,7 @@ func (s *Service) completion(ctx context.Context, caller auth.Caller, req Comple
 	if err != nil {
 		return nil, err
 	}
-	if err := validateResponse(req.Response, snapshot.BodyLimit); err != nil {
+	if err := validateResponse(req.Response, req.Faults, snapshot.BodyLimit); err != nil {
 		return nil, err
 	}
 	c := &completion{sent: req.Response}
@@ -252,14 +252,14 @@ func digestOf(k *keyer, id ID, r Response) [32]byte {
 	return k.start(responseDomain).bytes(id[:]).bytes(head).bytes(encodeHeaders(trimmed)).text(r.BodyRef).bytes(r.Body).sum()
 }
 
-func validateResponse(r Response, bodyLimit int) error {
+func validateResponse(r Response, faults []problem.Field, bodyLimit int) error {
 	if len(r.Body) > bodyLimit {
 		p := problem.New(problem.BodyTooLarge, "The body has %d bytes; the tenant's limit is %d bytes. Nothing was stored and the lease is still held: complete with body_omitted, so that retries are told that the work is done.", len(r.Body), bodyLimit)
 		return p
 	}
-	v := newValidation()
+	v := newValidation(faults...)
 	if r.Status < MinStatus || r.Status > MaxStatus {
-		v.fail("/status", "must be a whole number from %d to %d", MinStatus, MaxStatus)
+		v.fail("/status", "is required: a whole number from %d to %d", MinStatus, MaxStatus)
 	}
 	if r.BodyOmitted && len(r.Body) > 0 {
 		v.fail("/body_omitted", "goes without a body")

@@ -18,7 +18,7 @@ import (
 )
 
 func (h *house) tryComplete(a Acquired, r Response) (Completion, error) {
-	return h.service.Complete(h.t.Context(), h.caller, CompleteRequest{a.ID.String(), string(a.Lease.Token), r})
+	return h.service.Complete(h.t.Context(), h.caller, CompleteRequest{ID: a.ID.String(), Token: string(a.Lease.Token), Response: r})
 }
 
 // B039, B041: what is replayed is what was sent, to the byte.
@@ -309,7 +309,7 @@ func TestAtMostFiveLateCompletionsAreKept(t *testing.T) {
 	atOnce(7, func(i int) {
 		r := Response{Status: 200, Headers: []Header{{"X-N", fmt.Sprint(i)}}, Body: body}
 		for range 2 { // a repeat is kept once
-			if _, err := h.service.Complete(background(t), h.caller, CompleteRequest{former.ID.String(), string(former.Lease.Token), r}); err == nil {
+			if _, err := h.service.Complete(background(t), h.caller, CompleteRequest{ID: former.ID.String(), Token: string(former.Lease.Token), Response: r}); err == nil {
 				t.Error("a former holder completed")
 			}
 		}
@@ -341,7 +341,7 @@ func TestACompletionThatCannotBeStoredIsNoSuccess(t *testing.T) {
 	}
 	t.Cleanup(readOnly.Close)
 	broken := h.process(readOnly)
-	_, err = broken.Complete(t.Context(), h.caller, CompleteRequest{a.ID.String(), string(a.Lease.Token), created})
+	_, err = broken.Complete(t.Context(), h.caller, CompleteRequest{ID: a.ID.String(), Token: string(a.Lease.Token), Response: created})
 	wantKind(t, err, problem.KindUnavailable)
 	as[InProgress](t, h.begin(h.caller, anew(req)))
 	h.complete(h.caller, a, created)

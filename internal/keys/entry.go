@@ -55,7 +55,7 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 	if !ok {
 		return nil, problem.New(problem.Forbidden, "This credential has no namespace; only a credential with the role service begins.")
 	}
-	v := newValidation()
+	v := newValidation(req.Faults...)
 	operation := v.operation(req)
 	policy := snapshot.Policy(namespace.ID, operation)
 	e := &entry{

@@ -17,7 +17,7 @@ func (h *house) leaseCalls() map[string]func(id, token string) error {
 	ctx := h.t.Context()
 	return map[string]func(id, token string) error{
 		"complete": func(id, token string) error {
-			_, err := h.service.Complete(ctx, h.caller, CompleteRequest{id, token, created})
+			_, err := h.service.Complete(ctx, h.caller, CompleteRequest{ID: id, Token: token, Response: created})
 			return err
 		},
 		"renew":   func(id, token string) error { _, err := h.service.Renew(ctx, h.caller, id, token, nil); return err },

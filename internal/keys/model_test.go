@@ -267,7 +267,7 @@ func (p *play) leaseCall(t *rapid.T, call string) (got, want string) {
 	switch call {
 	case "complete":
 		var done Completion
-		done, err = p.service.Complete(ctx, p.caller, CompleteRequest{id, text, Response{Status: 200 + response}})
+		done, err = p.service.Complete(ctx, p.caller, CompleteRequest{ID: id, Token: text, Response: Response{Status: 200 + response}})
 		if success = "ok completed"; done.Released {
 			success = "ok open"
 		}

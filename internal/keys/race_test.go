@@ -95,7 +95,7 @@ func TestAStaleTokenLosesAgainstTheTakeover(t *testing.T) {
 		var completed, acquired atomic.Bool
 		atOnce(2, func(i int) {
 			if i == 0 {
-				_, err := h.service.Complete(background(t), h.caller, CompleteRequest{former.ID.String(), string(former.Lease.Token), created})
+				_, err := h.service.Complete(background(t), h.caller, CompleteRequest{ID: former.ID.String(), Token: string(former.Lease.Token), Response: created})
 				completed.Store(err == nil)
 				return
 			}

@@ -1,5 +1,7 @@
 package keys
 
+import "github.com/onceward/onceward/internal/problem"
+
 // BeginRequest is a begin as its sender wrote it: decoded, not yet validated.
 // Pointers are nil for what was absent.
 type BeginRequest struct {
@@ -13,6 +15,10 @@ type BeginRequest struct {
 	RetentionSeconds *int64
 	OnLeaseExpiry    *string
 	Metadata         map[string]string
+	// Faults are what its decoder found wrong with its values and had no member
+	// to pass on in. They are told with the others, after the size of the body
+	// and the key.
+	Faults []problem.Field
 }
 
 // RequestPayload is the request of the caller's own client, to be
@@ -30,4 +36,6 @@ type CompleteRequest struct {
 	ID       string
 	Token    string
 	Response Response
+	// Faults are as in BeginRequest, told after the size of the body.
+	Faults []problem.Field
 }

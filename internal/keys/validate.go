@@ -89,7 +89,10 @@ func validateKey(key *string) error {
 // answer names it all.
 type validation struct{ fields []problem.Field }
 
-func newValidation() *validation { return &validation{} }
+// newValidation begins with what is known to be wrong already.
+func newValidation(known ...problem.Field) *validation {
+	return &validation{fields: slices.Clone(known)}
+}
 
 func (v *validation) fail(pointer, format string, args ...any) {
 	v.fields = append(v.fields, problem.Field{Pointer: pointer, Reason: fmt.Sprintf(format, args...)})
