@@ -152,12 +152,12 @@ func (p *process) get(path string) (status int, body string) {
 // eventually polls until ok.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-look.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("did not happen within %v: %s", patience, what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

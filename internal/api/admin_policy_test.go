@@ -183,7 +183,7 @@ func TestAPolicyIsInForceOnEveryProcessWithin5Seconds(t *testing.T) {
 	patchPolicy(t, w.Client(w.Tenant.Admin), apitest.Object{"lease_seconds": 9})
 	changed := time.Now()
 	eventually(t, "the other process gives leases of 9 s", func() bool {
-		a := acquire(t, c, newKey(t))
+		a := c.Begin(t, apitest.Charge(newKey(t))).Acquired(t)
 		return a.Lease.ExpiresAt.Sub(a.CreatedAt) == 9*time.Second
 	})
 	if took := time.Since(changed); took > 5*time.Second {

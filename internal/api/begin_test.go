@@ -213,7 +213,7 @@ func TestATakeoverGetsTheRecoveryPointAsItWasSent(t *testing.T) {
 	first := acquire(t, c, key)
 	const data = `{ "b":1.10 ,"a" :[1e2,null,"\u0041"],  "n":12345678901234567890}`
 	c.SetRecoveryPoint(t, first, `{"name":"charged","data":`+data+`}`).Expect(t, 204)
-	w.Advance(t, first.ID, 61*time.Second)
+	w.Advance(t, first.ID, pastLease)
 	a := c.Begin(t, apitest.Charge(key))
 	second := a.Acquired(t)
 	if second.Attempt != 2 || !second.TakenOver || second.Lease.Fence <= first.Lease.Fence || second.Lease.Token == first.Lease.Token {

@@ -115,7 +115,7 @@ func TestTheStatesOfARecordAreShown(t *testing.T) {
 	if got["state"] != "in_progress" || got["status"] != nil || got["completed_at"] != nil || got["response"] != nil || got["lease_expires_at"] == nil {
 		t.Errorf("in progress: %v", got)
 	}
-	w.Advance(t, held.ID, 2*time.Minute)
+	w.Advance(t, held.ID, pastLease)
 	if got := state(t, held.ID); got["state"] != "lapsed" {
 		t.Errorf("lapsed: %v", got)
 	}
@@ -144,7 +144,7 @@ func TestALateCompletionIsShownToAdmin(t *testing.T) {
 	c := w.Client(w.Tenant.Service)
 	key := newKey(t)
 	first := acquire(t, c, key)
-	w.Advance(t, first.ID, 2*time.Minute)
+	w.Advance(t, first.ID, pastLease)
 	acquire(t, c, key)
 	c.Complete(t, first, apitest.Object{"status": 201, "headers": [][2]string{{"A", "b"}}, "body": "late"}).Problem(t, 409, "lease_lost")
 	c.Complete(t, first, apitest.Object{"status": 201, "body_base64": "/w=="}).Problem(t, 409, "lease_lost")

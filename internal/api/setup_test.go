@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/onceward/onceward/internal/api/apitest"
+	"github.com/onceward/onceward/internal/keys"
 )
 
 // newKey is a fresh idempotency key of the test.
@@ -26,21 +27,25 @@ func newKey(tb testing.TB) string {
 	return "key-" + rand.Text()
 }
 
-// acquire begins a charge that nobody has begun before.
+// acquire begins a charge that nobody has begun before, with the longest lease
+// there is: it does not lapse while a slow machine comes to what needs it.
 func acquire(tb testing.TB, c *apitest.Client, key string) apitest.Acquired {
 	tb.Helper()
-	return c.Begin(tb, apitest.Charge(key)).Acquired(tb)
+	return c.Begin(tb, apitest.Charge(key).With(apitest.Object{"lease_seconds": keys.MaxLeaseSeconds})).Acquired(tb)
 }
+
+// pastLease is how far a record of acquire moves for its lease to lapse.
+const pastLease = (keys.MaxLeaseSeconds + 1) * time.Second
 
 // eventually polls until ok, and fails the test after ten seconds.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ok() {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); <-look.C {
 		if time.Now().After(deadline) {
 			tb.Fatalf("did not happen within 10 s: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
