@@ -176,11 +176,7 @@ func tenantFlag(set *flag.FlagSet) *uuidFlag {
 func tenantCreate(set *flag.FlagSet) func(context.Context, *administration, io.Writer) error {
 	name := set.String("name", "", "name of the tenant, 1 to 100 characters; required")
 	return func(ctx context.Context, a *administration, out io.Writer) error {
-		made, err := a.tenants.Create(ctx, tenants.CreateParams{Name: *name})
-		if err != nil {
-			return err
-		}
-		credential, key, err := a.credentials.Issue(ctx, made.ID, auth.IssueParams{Name: "first admin", Role: auth.RoleAdmin})
+		made, credential, key, err := a.tenants.CreateWithAdmin(ctx, tenants.LimitsPatch{Name: name})
 		if err != nil {
 			return err
 		}

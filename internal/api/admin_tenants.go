@@ -135,15 +135,8 @@ type createdTenant struct {
 	Credential issuedBody `json:"credential"`
 }
 
-// firstAdmin is the name of the credential that a new tenant gets.
-const firstAdmin = "first admin"
-
 func (a *API) createTenant(ctx context.Context, caller auth.Caller, req createTenantRequest) (adminAnswer, error) {
-	made, err := a.admin.Tenants.By(caller).CreateWithLimits(ctx, req.patch)
-	if err != nil {
-		return adminAnswer{}, err
-	}
-	credential, key, err := a.admin.Credentials.By(caller.Actor()).Issue(ctx, made.ID, auth.IssueParams{Name: firstAdmin, Role: auth.RoleAdmin})
+	made, credential, key, err := a.admin.Tenants.By(caller).CreateWithAdmin(ctx, req.patch)
 	return adminAnswer{
 		status: http.StatusCreated, location: "/v1/admin/tenants/" + made.ID.String(),
 		value: createdTenant{tenantBodyOf(made), issuedBody{credentialBodyOf(credential), key.Reveal()}},

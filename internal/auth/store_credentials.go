@@ -80,21 +80,31 @@ func object(id CredentialID) audit.Object { return audit.Object{Kind: "credentia
 func (s *store) Insert(ctx context.Context, tenant TenantID, key Key, params IssueParams, entry audit.Entry) (Credential, error) {
 	var credential Credential
 	err := postgres.InTx(ctx, s.db, func(tx pgx.Tx) (err error) {
-		if params.CreateNamespace != nil {
-			if params.Namespace, err = insertNamespace(ctx, tx, tenant, *params.CreateNamespace, entry.Actor); err != nil {
-				return err
-			}
-		}
-		if credential, err = insertCredential(ctx, tx, tenant, key, params); err != nil {
-			return err
-		}
-		entry.Tenant, entry.Object, entry.After = uuid.UUID(tenant), object(credential.ID), audited(credential)
-		return audit.Write(ctx, tx, entry)
+		credential, err = InsertWithin(ctx, tx, tenant, key, params, entry)
+		return err
 	})
 	if err != nil {
 		return Credential{}, failure("insert credential", err)
 	}
 	return credential, nil
+}
+
+// InsertWithin is the insertion of a credential of the tenant in a transaction
+// of the caller's: a new tenant comes with its first admin, or not at all.
+// params are valid ones.
+func InsertWithin(ctx context.Context, tx pgx.Tx, tenant TenantID, key Key, params IssueParams, entry audit.Entry) (Credential, error) {
+	if params.CreateNamespace != nil {
+		var err error
+		if params.Namespace, err = insertNamespace(ctx, tx, tenant, *params.CreateNamespace, entry.Actor); err != nil {
+			return Credential{}, err
+		}
+	}
+	credential, err := insertCredential(ctx, tx, tenant, key, params)
+	if err != nil {
+		return Credential{}, err
+	}
+	entry.Tenant, entry.Object, entry.After = uuid.UUID(tenant), object(credential.ID), audited(credential)
+	return credential, audit.Write(ctx, tx, entry)
 }
 
 func insertNamespace(ctx context.Context, tx pgx.Tx, tenant TenantID, made NewNamespace, actor audit.Actor) (NamespaceID, error) {

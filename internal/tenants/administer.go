@@ -92,9 +92,13 @@ func (p LimitsPatch) apply(t *changing) error {
 	return v.err()
 }
 
-// CreateWithLimits makes a tenant with the defaults of Create but for what the
-// patch sets; the name is required. Kinds: invalid_request.
-func (s *Service) CreateWithLimits(ctx context.Context, patch LimitsPatch) (Tenant, error) {
+// firstAdmin is the name of the credential that a new tenant gets.
+const firstAdmin = "first admin"
+
+// CreateWithAdmin makes a tenant with the defaults of Create but for what the
+// patch sets, its name being required, and its first admin credential, in one
+// transaction. Nobody can read the key again. Kinds: invalid_request.
+func (s *Service) CreateWithAdmin(ctx context.Context, patch LimitsPatch) (Tenant, auth.Credential, auth.Key, error) {
 	wanted := &changing{Tenant: Tenant{
 		MinRetention: DefaultMinRetention, MaxRetention: DefaultMaxRetention, BodyLimit: DefaultBodyLimit,
 		Grace: defaultGrace, Limits: Limits{NewKeysPerMinute: defaultNewKeys},
@@ -103,15 +107,20 @@ func (s *Service) CreateWithLimits(ctx context.Context, patch LimitsPatch) (Tena
 		patch.Name = new("") // refused with whatever else is wrong
 	}
 	if err := patch.apply(wanted); err != nil {
-		return Tenant{}, err
+		return Tenant{}, auth.Credential{}, auth.Key{}, err
 	}
-	made, err := s.Create(ctx, CreateParams{
+	key, err := auth.NewKey(s.random)
+	if err != nil {
+		return Tenant{}, auth.Credential{}, auth.Key{}, problem.Internal(err)
+	}
+	made, admin, err := s.create(ctx, CreateParams{
 		Name: wanted.Name, MinRetention: wanted.MinRetention, MaxRetention: wanted.MaxRetention, BodyLimit: wanted.BodyLimit,
+		grace: wanted.Grace, limits: wanted.Limits, admin: key,
 	})
-	if err != nil || made.Grace == wanted.Grace && made.Limits == wanted.Limits {
-		return made, err
+	if err != nil {
+		return Tenant{}, auth.Credential{}, auth.Key{}, err
 	}
-	return s.ChangeLimits(ctx, made.ID, patch)
+	return made, admin, key, nil
 }
 
 // ChangeLimits changes a tenant's name and limits. Policies outside of limits

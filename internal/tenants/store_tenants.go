@@ -93,14 +93,17 @@ type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// InsertTenant stores a new tenant. It returns problem.NameTaken where the id
-// is in use.
-func (s *store) InsertTenant(ctx context.Context, params CreateParams, secret [32]byte, entry audit.Entry) (Tenant, error) {
+// InsertTenant stores a new tenant, and its first admin credential where params
+// have a key for it. It returns problem.NameTaken where the id is in use.
+func (s *store) InsertTenant(ctx context.Context, params CreateParams, secret [32]byte, entry audit.Entry) (Tenant, auth.Credential, error) {
 	const query = `
-		insert into tenants (tenant_id, name, secret, min_retention_seconds, max_retention_seconds, body_limit_bytes)
-		values (@tenant, @name, @secret, @min_seconds, @max_seconds, @body_limit)
+		insert into tenants (tenant_id, name, secret, min_retention_seconds, max_retention_seconds, body_limit_bytes,
+		                     grace_seconds, requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes)
+		values (@tenant, @name, @secret, @min_seconds, @max_seconds, @body_limit,
+		        @grace_seconds, @requests, @new_keys, @records, @bytes)
 		returning ` + tenantColumns
 	var tenant Tenant
+	var admin auth.Credential
 	err := postgres.InTx(ctx, s.db, func(tx pgx.Tx) (err error) {
 		tenant, err = oneTenant(ctx, tx, query, pgx.NamedArgs{
 			"tenant":      uuid.UUID(params.ID),
@@ -109,20 +112,31 @@ func (s *store) InsertTenant(ctx context.Context, params CreateParams, secret [3
 			"min_seconds": int64(params.MinRetention / time.Second),
 			"max_seconds": int64(params.MaxRetention / time.Second),
 			"body_limit":  params.BodyLimit,
+
+			"grace_seconds": int64(params.grace / time.Second),
+			"requests":      params.limits.RequestsPerSecond,
+			"new_keys":      params.limits.NewKeysPerMinute,
+			"records":       params.limits.LiveRecords,
+			"bytes":         params.limits.StoredBytes,
 		})
 		if err != nil {
 			return err
 		}
 		entry.After = audited(tenant)
-		return audit.Write(ctx, tx, about(tenant.ID, entry))
+		if err := audit.Write(ctx, tx, about(tenant.ID, entry)); err != nil || params.admin == (auth.Key{}) {
+			return err
+		}
+		admin, err = auth.InsertWithin(ctx, tx, tenant.ID, params.admin, auth.IssueParams{Name: firstAdmin, Role: auth.RoleAdmin},
+			audit.Entry{Actor: entry.Actor, Action: "credential.issue"})
+		return err
 	})
 	if postgres.IsUniqueViolation(err, "tenants_pkey") {
-		return Tenant{}, problem.New(problem.NameTaken, "There is a tenant with the id %s already.", params.ID)
+		return Tenant{}, auth.Credential{}, problem.New(problem.NameTaken, "There is a tenant with the id %s already.", params.ID)
 	}
 	if err != nil {
-		return Tenant{}, failure("insert tenant", err)
+		return Tenant{}, auth.Credential{}, failure("insert tenant", err)
 	}
-	return tenant, nil
+	return tenant, admin, nil
 }
 
 const sqlTenant = `

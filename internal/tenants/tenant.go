@@ -71,6 +71,11 @@ type CreateParams struct {
 	MinRetention, MaxRetention time.Duration
 	// BodyLimit is the largest stored body, 1 byte to 16 MiB; zero is 1 MiB.
 	BodyLimit int
+
+	// Set by CreateWithAdmin alone.
+	grace  time.Duration
+	limits Limits
+	admin  auth.Key // of its first admin credential; zero makes none
 }
 
 func (p CreateParams) withDefaults() CreateParams {
@@ -82,6 +87,9 @@ func (p CreateParams) withDefaults() CreateParams {
 	}
 	if p.BodyLimit == 0 {
 		p.BodyLimit = DefaultBodyLimit
+	}
+	if p.limits.NewKeysPerMinute == 0 {
+		p.grace, p.limits.NewKeysPerMinute = defaultGrace, defaultNewKeys
 	}
 	return p
 }
@@ -106,24 +114,31 @@ func (p CreateParams) validate() error {
 // It returns problem.InvalidRequest, and problem.NameTaken where the ID is in
 // use; names of tenants need not differ.
 func (s *Service) Create(ctx context.Context, params CreateParams) (Tenant, error) {
+	made, _, err := s.create(ctx, params)
+	return made, err
+}
+
+// create makes the tenant, and its first admin credential where params have a
+// key for it: both or neither.
+func (s *Service) create(ctx context.Context, params CreateParams) (Tenant, auth.Credential, error) {
 	params = params.withDefaults()
 	if err := params.validate(); err != nil {
-		return Tenant{}, err
+		return Tenant{}, auth.Credential{}, err
 	}
 	if params.ID == (auth.TenantID{}) {
 		id, err := uuid.NewRandomFromReader(s.random)
 		if err != nil {
-			return Tenant{}, problem.Internal(fmt.Errorf("make a tenant id: %w", err))
+			return Tenant{}, auth.Credential{}, problem.Internal(fmt.Errorf("make a tenant id: %w", err))
 		}
 		params.ID = auth.TenantID(id)
 	}
 	var secret [32]byte
 	if _, err := io.ReadFull(s.random, secret[:]); err != nil {
-		return Tenant{}, problem.Internal(fmt.Errorf("make a tenant secret: %w", err))
+		return Tenant{}, auth.Credential{}, problem.Internal(fmt.Errorf("make a tenant secret: %w", err))
 	}
-	tenant, err := s.rows.InsertTenant(ctx, params, secret, s.entry("tenant.create"))
+	tenant, admin, err := s.rows.InsertTenant(ctx, params, secret, s.entry("tenant.create"))
 	s.snapshots.Forget(params.ID)
-	return tenant, err
+	return tenant, admin, err
 }
 
 // Tenant returns the tenant; problem.NotFound where there is none.

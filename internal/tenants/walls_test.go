@@ -42,7 +42,7 @@ func TestAStrangerSeesAndChangesNothing(t *testing.T) {
 			}
 		},
 		"InsertTenant": func() {
-			if _, err := rows.InsertTenant(t.Context(), CreateParams{ID: owner.ID, Name: "usurper"}.withDefaults(), [32]byte{}, entry); !errors.Is(err, problem.NameTaken) {
+			if _, _, err := rows.InsertTenant(t.Context(), CreateParams{ID: owner.ID, Name: "usurper"}.withDefaults(), [32]byte{}, entry); !errors.Is(err, problem.NameTaken) {
 				t.Errorf("under the owner's id: %v", err)
 			}
 		},

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package readme_test types what README.md says to type, into one shell, against
-// what `make run` starts, and compares what is printed with what README.md says,
-// to the letter.
+// Package readme_test types what README.md and docs/administration.md say to
+// type, each into one shell, against what `make run` starts, and compares what is
+// printed with what the page says, to the letter.
 //
 // Everything happens in a folder of its own that looks like a built checkout, on
 // free ports and a database of its own: a `make run` of the same checkout is not
@@ -47,6 +47,21 @@ func TestTheREADMEPrintsWhatItSays(t *testing.T) {
 		for _, fault := range try(t, checkout, commands) {
 			t.Errorf("README.md, %s", fault)
 		}
+	}
+}
+
+// docs/administration.md begins with an operator's token and ends with a tenant
+// that is locked out.
+func TestTheAdministrationPagePrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "curl", "jq")
+	checkout := run(t)
+	commands := read(t, "../../docs/administration.md")
+	if len(commands) < 20 {
+		t.Errorf("docs/administration.md has %d commands: they have gone where this test does not look", len(commands))
+	}
+	for _, fault := range try(t, checkout, commands) {
+		t.Errorf("docs/administration.md, %s", fault)
 	}
 }
 
