@@ -93,8 +93,12 @@ func jsonCallBytes(s *tenants.Snapshot) int64 {
 func messageCallBytes(s *tenants.Snapshot) int64 { return int64(s.BodyLimit) + callRoomBytes }
 
 func readAll(r io.Reader, announced int64) ([]byte, error) {
-	reserve := min(max(announced, 0), firstReadBytes) + bytes.MinRead
-	buf := bytes.NewBuffer(make([]byte, 0, reserve))
+	if 0 <= announced && announced <= firstReadBytes { // the server lets no more than that through
+		body := make([]byte, announced)
+		_, err := io.ReadFull(r, body)
+		return body, err
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, firstReadBytes))
 	_, err := buf.ReadFrom(r)
 	return buf.Bytes(), err
 }

@@ -29,10 +29,13 @@ const (
 // batch is being committed form the next one: there is no timer, so an idle
 // service answers at once and a busy one shares its commits.
 //
-// One goroutine owns one connection. What it sends nothing of a caller's
-// cancels; a caller that is gone before its entry is sent is dropped.
+// It has one connection, used by whoever has the turn: the batcher's own
+// goroutine, or a caller that finds nothing under way and nothing waiting, and
+// sends its own entry without being handed over and back. What is sent nothing
+// of a caller's cancels; a caller that is gone before that is dropped.
 type batcher[E entrant, R any] struct {
 	queue   *queue[E, R]
+	turn    sync.Mutex // guards session
 	session *session
 	// runFunc answers entries in one transaction, or fails for all of them.
 	// It must be safe to repeat where its outcome is unknown.
@@ -71,9 +74,11 @@ func newBatcher[E entrant, R any](own *session, alone sender, nowFunc func() tim
 // away meanwhile gets errGone; its entry may have been written all the same.
 func (b *batcher[E, R]) do(ctx context.Context, e E) (R, error) {
 	t := &task[E, R]{ctx: ctx, entry: e, answer: make(chan answer[R], 1)}
-	if err := b.queue.push(t); err != nil {
-		var none R
-		return none, err
+	if !b.flushNow(t) {
+		if err := b.queue.push(t); err != nil {
+			var none R
+			return none, err
+		}
 	}
 	select {
 	case a := <-t.answer:
@@ -82,6 +87,19 @@ func (b *batcher[E, R]) do(ctx context.Context, e E) (R, error) {
 		var none R
 		return none, errGone
 	}
+}
+
+// flushNow sends t at once if nothing is under way and nothing waits.
+func (b *batcher[E, R]) flushNow(t *task[E, R]) bool {
+	if !b.queue.idle() || !b.turn.TryLock() {
+		return false
+	}
+	defer b.turn.Unlock()
+	if !b.queue.idle() { // closed meanwhile, and the session with it; or others were first
+		return false
+	}
+	b.flushPresent([]*task[E, R]{t})
+	return true
 }
 
 // close answers what is queued and ends the goroutine. Later entries are
@@ -93,23 +111,29 @@ func (b *batcher[E, R]) close() {
 
 func (b *batcher[E, R]) work() {
 	defer close(b.done)
-	defer b.session.close()
-	for {
-		tasks := b.queue.take(maxBatch)
-		if len(tasks) == 0 {
-			return
+	for b.queue.wait() {
+		b.turn.Lock()
+		b.flushPresent(b.queue.take(maxBatch))
+		b.turn.Unlock()
+	}
+	b.turn.Lock() // until a caller that has it is done
+	defer b.turn.Unlock()
+	b.session.close()
+}
+
+// flushPresent answers tasks, less those whose caller is gone. The turn is the
+// caller's of this method.
+func (b *batcher[E, R]) flushPresent(tasks []*task[E, R]) {
+	present := tasks[:0]
+	for _, t := range tasks {
+		if t.ctx.Err() != nil {
+			t.answer <- answer[R]{err: errGone}
+			continue
 		}
-		present := tasks[:0]
-		for _, t := range tasks {
-			if t.ctx.Err() != nil {
-				t.answer <- answer[R]{err: errGone}
-				continue
-			}
-			present = append(present, t)
-		}
-		if len(present) > 0 {
-			b.flush(present)
-		}
+		present = append(present, t)
+	}
+	if len(present) > 0 {
+		b.flush(present)
 	}
 }
 
@@ -234,14 +258,28 @@ func (q *queue[E, R]) push(t *task[E, R]) error {
 	return nil
 }
 
-// take waits until there is something and returns up to most tasks; none once
-// the queue is closed and empty.
-func (q *queue[E, R]) take(most int) []*task[E, R] {
+// idle says that nothing waits, and that the queue is open.
+func (q *queue[E, R]) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size == 0 && !q.closed
+}
+
+// wait returns when there is something; false once the queue is closed and
+// empty.
+func (q *queue[E, R]) wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.size == 0 && !q.closed {
 		q.arrived.Wait()
 	}
+	return q.size > 0
+}
+
+// take returns up to most tasks that wait.
+func (q *queue[E, R]) take(most int) []*task[E, R] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	taken := make([]*task[E, R], 0, min(most, q.size))
 	for len(taken) < most && q.size > 0 {
 		tenant := q.turns[0]

@@ -12,7 +12,9 @@ import (
 	"github.com/onceward/onceward/internal/auth"
 )
 
-const sqlInsert = `
+// sqlInsertInto and sqlInsertEnd are the statement that makes records, around
+// the entries that it makes them of.
+const sqlInsertInto = `
 insert into idempotency_keys
     (tenant_id, id, namespace_id, fence, policy_version, created_at, acquired_at,
      lease_expires_at, expires_at, attempt, lease_seconds, retention_seconds, state, hold,
@@ -24,15 +26,29 @@ select u.tenant_id, u.id, u.namespace_id, ` + fenceNow + `, u.policy_version, no
     1, u.lease_seconds, u.retention_seconds, 1, u.hold,
     u.fingerprint, u.fingerprint_parts, u.owner_digest, u.credential_id, u.caller, u.operation, u.key,
     u.ignore_pointers, u.trace_id, u.metadata::jsonb
-from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::integer[], $6::integer[], $7::boolean[],
-        $8::bytea[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::text[],
-        $15::text[], $16::text[], $17::text[])
-    with ordinality as u(tenant_id, id, namespace_id, policy_version, lease_seconds, retention_seconds, hold,
-        fingerprint, fingerprint_parts, owner_digest, credential_id, caller, operation, key,
-        ignore_pointers, trace_id, metadata, place)
-order by u.place
+from `
+
+const sqlInsertEnd = `
 on conflict (tenant_id, id) do nothing
 returning tenant_id, id, fence, created_at, lease_expires_at, expires_at`
+
+const entryColumns = `tenant_id, id, namespace_id, policy_version, lease_seconds, retention_seconds, hold,
+        fingerprint, fingerprint_parts, owner_digest, credential_id, caller, operation, key,
+        ignore_pointers, trace_id, metadata`
+
+const sqlInsert = sqlInsertInto +
+	`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::integer[], $6::integer[], $7::boolean[],
+        $8::bytea[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::text[],
+        $15::text[], $16::text[], $17::text[])
+    with ordinality as u(` + entryColumns + `, place)
+order by u.place` + sqlInsertEnd
+
+// sqlInsertOne spares a single entry the seventeen arrays.
+const sqlInsertOne = sqlInsertInto +
+	`(values ($1::uuid, $2::uuid, $3::uuid, $4::bigint, $5::integer, $6::integer, $7::boolean,
+        $8::bytea, $9::bytea, $10::bytea, $11::text, $12::text, $13::text, $14::text,
+        $15::text, $16::text, $17::text))
+    as u(` + entryColumns + `)` + sqlInsertEnd
 
 // inserted is what the database chose for a record that did not exist.
 type inserted struct {
@@ -59,7 +75,11 @@ func insert(ctx context.Context, via sender, entries []*entry) ([]*inserted, err
 	}
 	made := make([]*inserted, len(entries))
 	batch := &pgx.Batch{}
-	batch.Queue(sqlInsert, columnsOf(firsts).arguments()...).Query(func(rows pgx.Rows) error {
+	statement, arguments := sqlInsert, columnsOf(firsts).arguments
+	if len(firsts) == 1 {
+		statement, arguments = sqlInsertOne, firsts[0].arguments
+	}
+	batch.Queue(statement, arguments()...).Query(func(rows pgx.Rows) error {
 		return scanInserted(rows, firsts, func(n int, in *inserted) { made[places[n]] = in })
 	})
 	return made, via.send(ctx, batch)
@@ -87,7 +107,7 @@ func scanInserted(rows pgx.Rows, entries []*entry, note func(n int, in *inserted
 	return err
 }
 
-// columns are the entries turned into arrays, one per column of sqlInsert.
+// columns are the entries turned into arrays, one per argument of sqlInsert.
 type columns struct {
 	tenants        []auth.TenantID
 	ids            []ID
@@ -110,27 +130,32 @@ type columns struct {
 }
 
 func columnsOf(entries []*entry) *columns {
-	c := &columns{}
-	for _, e := range entries {
-		c.tenants = append(c.tenants, e.tenant)
-		c.ids = append(c.ids, e.id)
-		c.namespaces = append(c.namespaces, e.namespace)
-		c.policyVersions = append(c.policyVersions, e.snapshot.PolicyVersion)
-		c.leases = append(c.leases, int32(e.leaseSeconds))             //nolint:gosec // at most an hour
-		c.retentions = append(c.retentions, int32(e.retentionSeconds)) //nolint:gosec // at most the tenant's maximum, an integer column
-		c.holds = append(c.holds, e.hold)
-		c.prints = append(c.prints, e.print.sum[:])
-		c.parts = append(c.parts, e.print.parts)
-		c.owners = append(c.owners, e.ownerDigest[:])
-		c.credentials = append(c.credentials, string(e.by.Credential))
-		c.callers = append(c.callers, e.caller)
-		c.operations = append(c.operations, e.operation)
-		c.keys = append(c.keys, e.key)
-		c.pointers = append(c.pointers, nullText(e.print.pointers))
-		c.traceIDs = append(c.traceIDs, nullText(e.by.TraceID))
-		c.metadata = append(c.metadata, nullText(string(e.metadata)))
+	n := len(entries)
+	c := &columns{
+		tenants: make([]auth.TenantID, n), ids: make([]ID, n), namespaces: make([]auth.NamespaceID, n),
+		policyVersions: make([]int64, n), leases: make([]int32, n), retentions: make([]int32, n), holds: make([]bool, n),
+		prints: make([][]byte, n), parts: make([][]byte, n), owners: make([][]byte, n),
+		credentials: make([]string, n), callers: make([]string, n), operations: make([]string, n), keys: make([]string, n),
+		pointers: make([]*string, n), traceIDs: make([]*string, n), metadata: make([]*string, n),
+	}
+	for i, e := range entries {
+		c.tenants[i], c.ids[i], c.namespaces[i] = e.tenant, e.id, e.namespace
+		c.policyVersions[i], c.holds[i] = e.snapshot.PolicyVersion, e.hold
+		c.leases[i], c.retentions[i] = int32(e.leaseSeconds), int32(e.retentionSeconds) //nolint:gosec // an hour, and the tenant's maximum, an integer column, at most
+		c.prints[i], c.parts[i], c.owners[i] = e.print.sum[:], e.print.parts, e.ownerDigest[:]
+		c.credentials[i], c.callers[i], c.operations[i], c.keys[i] = string(e.by.Credential), e.caller, e.operation, e.key
+		c.pointers[i], c.traceIDs[i], c.metadata[i] = nullText(e.print.pointers), nullText(e.by.TraceID), nullText(string(e.metadata))
 	}
 	return c
+}
+
+// arguments are those of sqlInsertOne.
+func (e *entry) arguments() []any {
+	return []any{
+		e.tenant, e.id, e.namespace, e.snapshot.PolicyVersion, e.leaseSeconds, e.retentionSeconds, e.hold,
+		e.print.sum[:], e.print.parts, e.ownerDigest[:], string(e.by.Credential), e.caller, e.operation, e.key,
+		nullText(e.print.pointers), nullText(e.by.TraceID), nullText(string(e.metadata)),
+	}
 }
 
 func (c *columns) arguments() []any {

@@ -12,10 +12,11 @@ import (
 	"github.com/onceward/onceward/internal/auth"
 )
 
-// sqlComplete completes records, or releases those whose store_errors says so.
-// expires_at moves only where what is left falls short of the retention, so
-// that completing within the lease touches no index.
-const sqlComplete = `
+// sqlCompleteSet and sqlCompleteEnd are the statement that completes records,
+// or releases those whose store_errors says so, around the completions that it
+// stores. expires_at moves only where what is left falls short of the
+// retention, so that completing within the lease touches no index.
+const sqlCompleteSet = `
 with ended as (
     update idempotency_keys k set
         state = case when u.released then 2 else 3 end,
@@ -30,9 +31,9 @@ with ended as (
         token_used = true,
         bound = true,
         lease_expires_at = least(k.lease_expires_at, now()),` + sqlKeepFrom + `
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::boolean[], $6::smallint[], $7::bytea[], $8::bytea[],
-            $9::integer[], $10::boolean[], $11::text[], $12::bytea[])
-        as u(tenant_id, id, namespace_id, fence, released, status, headers, body, body_bytes, body_omitted, body_ref, digest)
+    from `
+
+const sqlCompleteEnd = `
     where k.tenant_id = u.tenant_id and k.id = u.id and k.namespace_id = u.namespace_id
         and k.fence = u.fence and k.state in (1, 4) and k.expires_at > now()
     returning k.tenant_id, k.id, k.fence, k.attempt, k.acquired_at, k.completed_at, k.expires_at, k.credential_id, k.trace_id, k.state, k.operation, k.caller, k.key
@@ -44,6 +45,19 @@ with ended as (
 select tenant_id, id, completed_at, expires_at,
     case when state = 2 then operation end, case when state = 2 then caller end, case when state = 2 then key end
 from ended`
+
+const completionColumns = `tenant_id, id, namespace_id, fence, released, status, headers, body, body_bytes, body_omitted, body_ref, digest`
+
+const sqlComplete = sqlCompleteSet +
+	`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::boolean[], $6::smallint[], $7::bytea[], $8::bytea[],
+            $9::integer[], $10::boolean[], $11::text[], $12::bytea[])
+        as u(` + completionColumns + `)` + sqlCompleteEnd
+
+// sqlCompleteOne spares a single completion the twelve arrays.
+const sqlCompleteOne = sqlCompleteSet +
+	`(values ($1::uuid, $2::uuid, $3::uuid, $4::bigint, $5::boolean, $6::smallint, $7::bytea, $8::bytea,
+            $9::integer, $10::boolean, $11::text, $12::bytea))
+        as u(` + completionColumns + `)` + sqlCompleteEnd
 
 // completed is what the database says of a record that a completion ended.
 type completed struct {
@@ -62,7 +76,11 @@ func complete(ctx context.Context, via sender, entries []*completion) ([]*comple
 	// A statement changes a row once: a record that is named twice waits for
 	// the next one of the same transaction.
 	for _, places := range rounds(entries) {
-		batch.Queue(sqlComplete, completeArguments(entries, places)...).
+		statement, arguments := sqlCompleteOne, entries[places[0]].arguments()
+		if len(places) > 1 {
+			statement, arguments = sqlComplete, completeArguments(entries, places)
+		}
+		batch.Queue(statement, arguments...).
 			Query(func(rows pgx.Rows) error { return scanCompleted(rows, entries, places, after) })
 	}
 	return after, via.send(ctx, batch)
@@ -85,6 +103,14 @@ func completeArguments(entries []*completion, places []int) []any {
 		sizes[i], omitted[i], refs[i] = int32(c.stored.bodyBytes), c.stored.bodyOmitted, nullText(c.stored.bodyRef) //nolint:gosec // at most 16 MiB
 	}
 	return []any{tenants, ids, namespaces, fences, released, statuses, headers, bodies, sizes, omitted, refs, digests}
+}
+
+// arguments are those of sqlCompleteOne.
+func (c *completion) arguments() []any {
+	return []any{
+		c.tenant, c.id, c.namespace, c.fence, c.released, c.stored.status, c.stored.headers, c.stored.body,
+		c.stored.bodyBytes, c.stored.bodyOmitted, nullText(c.stored.bodyRef), c.digest[:],
+	}
 }
 
 func scanCompleted(rows pgx.Rows, entries []*completion, places []int, after []*completed) error {
