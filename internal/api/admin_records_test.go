@@ -482,6 +482,39 @@ func TestWhatAKilledProcessDidNotCarryOverIsFoundByTheJob(t *testing.T) {
 	}
 }
 
+// A crash of the server empties what search looks in. Until it is filled again
+// search says that anything may be missing; the job then fills it, and does so
+// once.
+func TestSearchIsFilledAgainAfterACrash(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	ops, c := w.Client(w.Tenant.Ops), w.Client(w.Tenant.Service)
+	upkeep := keys.NewSearchUpkeep(w.Pool)
+	held := acquire(t, c, newKey(t))
+	search(t, ops, nil)
+	exec(t, w, "update tenants set created_at = now() - interval '30 days'")
+	if lag := searchOnce(t, ops, nil).Lag; lag > 60 {
+		t.Errorf("before the crash search is %v s behind", lag)
+	}
+	exec(t, w, "truncate key_search, key_search_feeds, key_search_whole")
+	if found := searchOnce(t, ops, nil); len(found.Items) != 0 || found.Lag < 30*24*60*60 {
+		t.Errorf("after the crash: %d found, %v s behind", len(found.Items), found.Lag)
+	}
+	if err := upkeep.RunDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := searchOnce(t, ops, nil); len(found.Items) != 1 || found.Items[0].ID != held.ID || found.Lag > 60 {
+		t.Errorf("filled again: %+v", found)
+	}
+	exec(t, w, "delete from key_search")
+	if err := upkeep.RunDue(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := searchOnce(t, ops, nil); len(found.Items) != 0 {
+		t.Errorf("it compared again within the hour: %+v", found)
+	}
+}
+
 // What no role but service and admin may see is in no answer to the others.
 func TestOpsIsNeverShownWhatIsStored(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func (s *Service) Search(ctx context.Context, caller auth.Caller, req SearchRequ
 		}
 	}
 	var result SearchResult
-	if result.Lag, err = s.admin().SearchLag(ctx); err != nil {
+	if result.Lag, err = s.admin().SearchLag(ctx, caller.Tenant); err != nil {
 		return SearchResult{}, translate(err)
 	}
 	for range maxSearchRounds {

@@ -92,7 +92,17 @@ func TestAStrangersAdministrationSeesAndChangesNothing(t *testing.T) {
 			}
 		},
 		"SearchLag": func() {
-			if _, err := rows.SearchLag(t.Context()); err != nil {
+			if _, err := rows.SearchLag(t.Context(), stranger.Tenant); err != nil {
+				t.Error(err)
+			}
+		},
+		"IsCompared": func() {
+			if _, err := rows.IsCompared(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"NoteCompared": func() {
+			if err := rows.NoteCompared(t.Context(), time.Now()); err != nil {
 				t.Error(err)
 			}
 		},

@@ -15,9 +15,11 @@ import (
 
 const (
 	feedInterval = time.Second
-	feedTimeout  = 10 * time.Second
-	// feedBatch is how many records one statement carries over.
-	feedBatch = 1000
+	feedTimeout  = 10 * time.Second // of one statement
+	// feedBatch is how many records one statement carries over. It is small,
+	// and followed by a pause as long as it took, so that the calls of
+	// customers never wait behind a second's worth of it.
+	feedBatch = 250
 	// maxFeed bounds what waits to be carried over: what comes on top is left
 	// to the job that compares the two tables.
 	maxFeed = 200_000
@@ -31,6 +33,7 @@ type feed struct {
 	id     uuid.UUID
 	logger *slog.Logger
 	stop   context.CancelFunc
+	ended  <-chan struct{} // closed when stop was called
 	done   chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
@@ -39,7 +42,7 @@ type feed struct {
 
 func newFeed(rows *adminStore, logger *slog.Logger) *feed {
 	ctx, stop := context.WithCancel(context.Background())
-	f := &feed{rows: rows, logger: logger, stop: stop, done: make(chan struct{}), waiting: make(map[ref]struct{})}
+	f := &feed{rows: rows, logger: logger, stop: stop, ended: ctx.Done(), done: make(chan struct{}), waiting: make(map[ref]struct{})}
 	_, _ = rand.Read(f.id[:]) // never fails (package crypto/rand)
 	go f.run(ctx)
 	return f
@@ -94,15 +97,13 @@ func (f *feed) run(ctx context.Context) {
 
 // flush carries over what waits. What fails waits again.
 func (f *feed) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
-	defer cancel()
-	through, err := f.rows.clock(ctx)
+	through, err := f.clock(ctx)
 	if err != nil {
 		return err
 	}
 	refs := f.take()
 	for chunk := range slices.Chunk(refs, feedBatch) {
-		if err = f.rows.CarryOver(ctx, chunk); err != nil {
+		if err = f.carryOver(ctx, chunk); err != nil {
 			break
 		}
 		refs = refs[len(chunk):]
@@ -114,6 +115,31 @@ func (f *feed) flush(ctx context.Context) error {
 		f.note(at)
 	}
 	return err
+}
+
+func (f *feed) clock(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
+	defer cancel()
+	return f.rows.clock(ctx)
+}
+
+func (f *feed) carryOver(ctx context.Context, refs []ref) error {
+	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
+	defer cancel()
+	began := time.Now()
+	if err := f.rows.CarryOver(ctx, refs); err != nil {
+		return err
+	}
+	f.pause(time.Since(began))
+	return nil
+}
+
+// pause waits, but not once the feed is to end.
+func (f *feed) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-f.ended:
+	}
 }
 
 // close carries over what waits and ends the goroutine.

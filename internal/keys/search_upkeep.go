@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceward/onceward/internal/auth"
 )
 
 // SearchUpkeep makes the table that search looks in agree with the records: it
@@ -18,24 +21,56 @@ func NewSearchUpkeep(pool *pgxpool.Pool) *SearchUpkeep {
 	return &SearchUpkeep{&adminStore{pool: pool}}
 }
 
+// compareEvery is how old a comparison of all records may grow.
+const compareEvery = time.Hour
+
+// RunDue runs when the last run is an hour old, or when a crash of the server
+// has emptied the table since: it is meant to be called every minute.
+func (u *SearchUpkeep) RunDue(ctx context.Context) error {
+	compared, err := u.rows.IsCompared(ctx)
+	if err != nil {
+		return fmt.Errorf("see when search was last compared with the records: %w", err)
+	}
+	if compared {
+		return nil
+	}
+	return u.Run(ctx)
+}
+
 // Run compares all records of all tenants, in slices. One tenant's failure
 // does not stop the others; all are returned, joined.
 func (u *SearchUpkeep) Run(ctx context.Context) error {
+	since, err := u.rows.clock(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the time: %w", err)
+	}
 	all, err := u.rows.Tenants(ctx)
 	if err != nil {
 		return fmt.Errorf("list the tenants: %w", err)
 	}
 	errs := []error{u.rows.DropFeeds(ctx)}
 	for _, tenant := range all {
-		var last ID
-		for done := false; !done && err == nil; {
-			if last, done, err = u.rows.Compare(ctx, tenant, last, feedBatch); err != nil {
-				errs = append(errs, fmt.Errorf("compare the records of tenant %s: %w", tenant, err))
-			}
-		}
-		if err = ctx.Err(); err != nil {
+		errs = append(errs, u.compare(ctx, tenant))
+		if err := ctx.Err(); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return u.rows.NoteCompared(ctx, since)
+}
+
+func (u *SearchUpkeep) compare(ctx context.Context, tenant auth.TenantID) error {
+	var last ID
+	for {
+		next, done, err := u.rows.Compare(ctx, tenant, last, feedBatch)
+		if err != nil {
+			return fmt.Errorf("compare the records of tenant %s: %w", tenant, err)
+		}
+		if done {
+			return nil
+		}
+		last = next
+	}
 }

@@ -55,16 +55,41 @@ on conflict (feed_id) do update set flushed_through = excluded.flushed_through`
 	return err
 }
 
-// SearchLag is how far behind the slowest process is; feedLife where none has
-// said anything. It names no tenant.
-func (s *adminStore) SearchLag(ctx context.Context) (time.Duration, error) {
+// SearchLag is how far behind the tenant's search is: as far as the slowest
+// process, or feedLife where none has said anything. Where a crash of the
+// server has emptied the table and it is not filled again yet, anything since
+// the tenant was made may be missing.
+func (s *adminStore) SearchLag(ctx context.Context, tenant auth.TenantID) (time.Duration, error) {
 	const query = `
-select coalesce(extract(epoch from clock_timestamp() - min(flushed_through)), extract(epoch from $1::interval))::float8
-from key_search_feeds
-where flushed_through > now() - $1::interval`
+select extract(epoch from case
+        when not exists (select from key_search_whole) then clock_timestamp() - t.created_at
+        else coalesce(clock_timestamp() - f.slowest, $2::interval) end)::float8
+from tenants t, (select min(flushed_through) as slowest from key_search_feeds where flushed_through > now() - $2::interval) f
+where t.tenant_id = $1`
 	var seconds float64
-	err := s.pool.QueryRow(ctx, query, feedLife).Scan(&seconds)
+	err := s.pool.QueryRow(ctx, query, tenant, feedLife).Scan(&seconds)
 	return time.Duration(max(seconds, 0) * float64(time.Second)), err
+}
+
+// IsCompared says whether the whole of search was compared with the records
+// within the last compareEvery, and has not been emptied since. It names no
+// tenant.
+func (s *adminStore) IsCompared(ctx context.Context) (bool, error) {
+	const query = `select exists (select from key_search_whole where compared_at > now() - $1::interval)`
+	var compared bool
+	err := s.pool.QueryRow(ctx, query, compareEvery).Scan(&compared)
+	return compared, err
+}
+
+// NoteCompared notes that the whole of search was compared with the records,
+// from the given moment on. It names no tenant.
+func (s *adminStore) NoteCompared(ctx context.Context, since time.Time) error {
+	const statement = `
+insert into key_search_whole (compared_at)
+values ($1)
+on conflict (only_one) do update set compared_at = excluded.compared_at`
+	_, err := s.pool.Exec(ctx, statement, since)
+	return err
 }
 
 type found struct {

@@ -210,7 +210,8 @@ func (j *recountUsageJob) Work(ctx context.Context, _ *river.Job[recountUsageArg
 	return j.usage.Recount(ctx)
 }
 
-// keepSearchArgs is scheduled. Running twice compares twice.
+// keepSearchArgs is scheduled every minute; it compares when the last
+// comparison is an hour old or was lost in a crash.
 type keepSearchArgs struct{}
 
 // Kind implements river.JobArgs.
@@ -223,5 +224,5 @@ type keepSearchJob struct {
 
 // Work implements river.Worker.
 func (j *keepSearchJob) Work(ctx context.Context, _ *river.Job[keepSearchArgs]) error {
-	return j.search.Run(ctx)
+	return j.search.RunDue(ctx)
 }

@@ -31,7 +31,7 @@ func schedules() []schedule {
 		{applyRetentionsArgs{}, "30 * * * * *", time.Minute, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 2}},
 		{removeTenantsArgs{}, "0 3/10 * * * *", 10 * time.Minute, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 4}},
 		{recountUsageArgs{}, "0 2/5 * * * *", 5 * time.Minute, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 2}},
-		{keepSearchArgs{}, "0 37 * * * *", time.Hour, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 4}},
+		{keepSearchArgs{}, "45 * * * * *", time.Minute, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 2}},
 		{housekeepArgs{}, "0 22 * * * *", time.Hour, river.InsertOpts{Queue: queueMaintenance, MaxAttempts: 8}},
 	}
 }
