@@ -35,6 +35,9 @@ type config struct {
 	JWTKeysFile   string    `env:"ONCEWARD_JWT_KEYS_FILE,file" secret:"true" help:"file with Ed25519 keys (PKCS #8, PEM) that sign tokens, kept by you: the first one signs, all verify; in place of keys in the database"`
 	JWTIssuer     string    `env:"ONCEWARD_JWT_ISSUER" help:"issuer that tokens name, the same on every process; unset is ONCEWARD_PUBLIC_URL, else onceward"`
 
+	GOGC       string `env:"GOGC" help:"the Go runtime's own: how far the heap grows between collections, in percent; unset is 400"`
+	GOMEMLIMIT string `env:"GOMEMLIMIT" help:"the Go runtime's own: memory near which it collects harder, such as 1GiB; unset is ONCEWARD_REPLAY_CACHE_MIB + 256 MiB"`
+
 	LogLevel        logLevel `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 	ShutdownTimeout duration `env:"ONCEWARD_SHUTDOWN_TIMEOUT" envDefault:"8s" help:"how long running requests are given after SIGTERM or SIGINT before they are cut off; 1s to 5m"`
 }

@@ -37,6 +37,7 @@ const poolCloseTimeout = time.Second
 //
 //nolint:funlen // the wiring of one process, in the order in which it ends
 func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Logger) error {
+	setMemory(cfg)
 	authenticator, err := auth.NewAuthenticator(pool)
 	if err != nil {
 		return fmt.Errorf("set up authentication: %w", err)
