@@ -102,7 +102,7 @@ func (b *bench) plainOnce(ctx context.Context, db *database, script string, clie
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, runtime.NumCPU())),
 		"--time="+strconv.Itoa(b.opts.seconds+connecting), "--file="+b.scriptPath(script),
 		"--define=tenant="+db.plain.String(), "--define=namespace="+db.namespace.String(), "--define=credential=abcdefghijklmnop",
-		"--define=print="+strings.Repeat("0f", 32), "--define=owner="+strings.Repeat("0d", 16),
+		"--define=print="+strings.Repeat("0f", 16), "--define=owner="+strings.Repeat("0d", 16),
 		"--define=headers="+storedHeaders(), "--define=body="+responseBody(), "--define=records="+strconv.Itoa(replayedRecords))
 	cmd.Env = append(os.Environ(), "PGHOST="+at.Hostname(), "PGPORT="+at.Port(), "PGUSER="+at.User.Username(),
 		"PGPASSWORD="+password, "PGDATABASE="+strings.TrimPrefix(at.Path, "/"))

@@ -29,7 +29,7 @@ type CompleteResult struct {
 type completion struct {
 	held
 	sent     Response
-	digest   [32]byte
+	digest   [digestSize]byte
 	released bool
 	stored   storedResponse
 	headers  []Header // the stored ones
@@ -240,7 +240,7 @@ func (s *Service) late(ctx context.Context, c *completion, r *row, refusal error
 // header pairs and body as sent, before anything is dropped, in whichever
 // format. Absent and empty bodies are equal; outer blanks of a header's value
 // are no part of it.
-func digestOf(k *keyer, id ID, r Response) [32]byte {
+func digestOf(k *keyer, id ID, r Response) [digestSize]byte {
 	head := binary.BigEndian.AppendUint64(nil, uint64(r.Status)) //nolint:gosec // 200 to 599
 	if r.BodyOmitted {
 		head = append(head, 1)
@@ -249,7 +249,7 @@ func digestOf(k *keyer, id ID, r Response) [32]byte {
 	for i, h := range r.Headers {
 		trimmed[i] = Header{Name: h.Name, Value: trimBlanks(h.Value)}
 	}
-	return k.start(responseDomain).bytes(id[:]).bytes(head).bytes(encodeHeaders(trimmed)).text(r.BodyRef).bytes(r.Body).sum()
+	return k.start(responseDomain).bytes(id[:]).bytes(head).bytes(encodeHeaders(trimmed)).text(r.BodyRef).bytes(r.Body).stored()
 }
 
 func validateResponse(r Response, faults []problem.Field, bodyLimit int) error {

@@ -29,7 +29,7 @@ type entry struct {
 	payload *fingerprint.Request // nil where the caller sent only a digest
 	print   keyedPrint
 
-	ownerDigest [ownerDigestSize]byte
+	ownerDigest [digestSize]byte
 	ownerMinted bool // the caller sent none: only this process knows it
 
 	leaseSeconds     int
@@ -100,8 +100,7 @@ func (e *entry) derive(req BeginRequest, newOwner func() string) (err error) {
 	if req.Owner == nil {
 		owner, e.ownerMinted = newOwner(), true
 	}
-	sum := e.keyer.start(ownerDomain).bytes(e.id[:]).text(owner).sum()
-	copy(e.ownerDigest[:], sum[:])
+	e.ownerDigest = e.keyer.start(ownerDomain).bytes(e.id[:]).text(owner).stored()
 	if len(req.Metadata) > 0 {
 		e.metadata, err = json.Marshal(req.Metadata, json.Deterministic(true))
 	}

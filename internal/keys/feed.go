@@ -29,20 +29,21 @@ const (
 // and off the path of every call. What a killed process had not carried over
 // is found by the job that compares the two tables (SearchUpkeep).
 type feed struct {
-	rows   *adminStore
-	id     uuid.UUID
-	logger *slog.Logger
-	stop   context.CancelFunc
-	ended  <-chan struct{} // closed when stop was called
-	done   chan struct{} // closed when the goroutine has ended
+	rows    *adminStore
+	id      uuid.UUID
+	logger  *slog.Logger
+	nowFunc func() time.Time // this process's clock: only for how long a slice took
+	stop    context.CancelFunc
+	ended   <-chan struct{} // closed when stop was called
+	done    chan struct{}   // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	waiting map[ref]struct{} // guarded by mu; without namespaces
 }
 
-func newFeed(rows *adminStore, logger *slog.Logger) *feed {
+func newFeed(rows *adminStore, logger *slog.Logger, nowFunc func() time.Time) *feed {
 	ctx, stop := context.WithCancel(context.Background())
-	f := &feed{rows: rows, logger: logger, stop: stop, ended: ctx.Done(), done: make(chan struct{}), waiting: make(map[ref]struct{})}
+	f := &feed{rows: rows, logger: logger, nowFunc: nowFunc, stop: stop, ended: ctx.Done(), done: make(chan struct{}), waiting: make(map[ref]struct{})}
 	_, _ = rand.Read(f.id[:]) // never fails (package crypto/rand)
 	go f.run(ctx)
 	return f
@@ -126,11 +127,11 @@ func (f *feed) clock(ctx context.Context) (time.Time, error) {
 func (f *feed) carryOver(ctx context.Context, refs []ref) error {
 	ctx, cancel := context.WithTimeout(ctx, feedTimeout)
 	defer cancel()
-	began := time.Now()
+	began := f.nowFunc()
 	if err := f.rows.CarryOver(ctx, refs); err != nil {
 		return err
 	}
-	f.pause(time.Since(began))
+	f.pause(f.nowFunc().Sub(began))
 	return nil
 }
 

@@ -15,8 +15,7 @@ const (
 	ownerDomain    = "onceward-owner-1"
 	responseDomain = "onceward-response-1"
 
-	partSize        = 8
-	ownerDigestSize = 16
+	partSize = 8
 )
 
 // partNames are the members of differs, in the order of keyedPrint.parts.
@@ -25,7 +24,7 @@ func partNames() [4]string { return [4]string{"method", "path", "query", "body"}
 // keyedPrint is a fingerprint as it is stored: keyed, so that neither the row nor a
 // dump of it can be tried against guessed payloads.
 type keyedPrint struct {
-	sum [32]byte
+	sum [digestSize]byte
 	// parts are four keyed digests of partSize bytes, so that a mismatch can
 	// say what differs; nil where the caller sent only a digest.
 	parts []byte
@@ -40,13 +39,13 @@ func printOfDigest(k *keyer, hexDigits string) (keyedPrint, error) {
 	if err != nil {
 		return keyedPrint{}, err
 	}
-	return keyedPrint{sum: k.start(printDomain).bytes(sum).sum()}, nil
+	return keyedPrint{sum: k.start(printDomain).bytes(sum).stored()}, nil
 }
 
 // printOfRequest computes the fingerprint of r and its stored form.
 func printOfRequest(k *keyer, r fingerprint.Request) (keyedPrint, error) {
 	result := fingerprint.Compute(r)
-	p := keyedPrint{sum: k.start(printDomain).bytes(result.Sum[:]).sum(), parts: make([]byte, 0, 4*partSize)}
+	p := keyedPrint{sum: k.start(printDomain).bytes(result.Sum[:]).stored(), parts: make([]byte, 0, 4*partSize)}
 	for i, part := range [4][32]byte{result.MethodSum, result.PathSum, result.QuerySum, result.BodySum} {
 		sum := k.start(partDomain).bytes([]byte{byte(i)}).bytes(part[:]).sum()
 		p.parts = append(p.parts, sum[:partSize]...)

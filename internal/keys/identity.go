@@ -54,8 +54,7 @@ func (i identity) id(k *keyer) ID {
 	if i.scope == tenants.KeyScopeOperation {
 		k.text(i.operation)
 	}
-	sum := k.text(i.key).sum()
-	return ID(sum[:16])
+	return ID(k.text(i.key).stored())
 }
 
 // leaseToken makes the token of the attempt with that fence: base64url of the

@@ -7,6 +7,10 @@ import (
 	"hash"
 )
 
+// digestSize is how many bytes of a digest a row keeps, but for the parts of a
+// fingerprint.
+const digestSize = 16
+
 // keyer makes digests under a tenant's secret: HMAC-SHA-256 over a domain and
 // fields, each preceded by its length as an unsigned 64-bit big-endian number,
 // so that no two lists of fields run together. Whatever is stored about a
@@ -49,6 +53,15 @@ func (k *keyer) bytes(field []byte) *keyer {
 
 func (k *keyer) length(n int) []byte {
 	return binary.BigEndian.AppendUint64(k.buf, uint64(n)) //nolint:gosec // a length is never negative
+}
+
+// stored is the first 128 bits of sum: what a row keeps. Nobody without the
+// secret can look for two inputs that share them, and each is only ever
+// compared with those of its own record.
+func (k *keyer) stored() (digest [digestSize]byte) {
+	sum := k.sum()
+	copy(digest[:], sum[:])
+	return digest
 }
 
 func (k *keyer) sum() (digest [sha256.Size]byte) {

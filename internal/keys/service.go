@@ -89,7 +89,7 @@ func New(c Config) *Service {
 	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(complete))
 	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(runLeaseCalls))
 	s.listen(c)
-	s.feed = newFeed(s.admin(), c.Logger)
+	s.feed = newFeed(s.admin(), c.Logger, s.nowFunc)
 	return s
 }
 

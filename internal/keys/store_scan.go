@@ -38,7 +38,9 @@ func scanRow(from pgx.CollectableRow, before ...any) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Rows that an older version made hold 32 bytes of both digests.
 	copy(r.print.sum[:], sum)
+	r.responseDigest = r.responseDigest[:min(len(r.responseDigest), digestSize)]
 	r.expiresAt = finite(expires)
 	if completedAt != nil {
 		r.completedAt = *completedAt
