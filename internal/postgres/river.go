@@ -17,8 +17,12 @@ import (
 // schema of their own, so that nothing of ours and of theirs is ever confused.
 const RiverSchema = "river"
 
-// codeUndefinedTable is what a look into a schema that is not there yet ends with.
-const codeUndefinedTable = "42P01"
+// What a look at River's version ends with where its schema is not there yet,
+// and where it is between its first migration and the one that added lines.
+const (
+	codeUndefinedTable  = "42P01"
+	codeUndefinedColumn = "42703"
+)
 
 // sqlGrantRiver lets the application's role, where there is one, enqueue and
 // show jobs.
@@ -89,7 +93,7 @@ func riverPending(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 	}
 	var have int
 	err = pool.QueryRow(ctx, "select coalesce(max(version), 0) from "+pgx.Identifier{RiverSchema, "river_migration"}.Sanitize()+" where line = 'main'").Scan(&have)
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeUndefinedTable {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && (pgErr.Code == codeUndefinedTable || pgErr.Code == codeUndefinedColumn) {
 		return want, nil
 	}
 	if err != nil {
