@@ -77,8 +77,8 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	if err != nil {
 		return err
 	}
-	recorder, stopCapture := startCapture(pool, metrics, logger) //nolint:contextcheck // it ends after the last answer, not with the signal
-	defer stopCapture()                                          // after the last answer
+	recorder, stopCapture := startCapture(pool, tenantService, metrics, logger) //nolint:contextcheck // it ends after the last answer, not with the signal
+	defer stopCapture()                                                         // after the last answer
 	limiter := limits.New(pool)
 	keyService := keys.New(keys.Config{ //nolint:contextcheck // Close ends it, after the last answer
 		Pool:      pool,

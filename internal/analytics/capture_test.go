@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
+	"github.com/onceward/onceward/internal/tenants"
 )
 
 // A full buffer drops single events, and says so; every count stays.
@@ -339,8 +340,18 @@ func TestReplaysAndConflictsAreLoggedWithoutTheirKeys(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	var logged bytes.Buffer
-	h.recorder = New(Config{Pool: h.pool, Logger: slog.New(slog.NewJSONHandler(&logged, nil))})
+	tenantService, err := tenants.New(h.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant, err := tenantService.Create(t.Context(), tenants.CreateParams{Name: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.exec("update tenants set secret = decode(repeat('ab', 32), 'hex') where tenant_id = $1", tenant.ID)
+	h.recorder = New(Config{Pool: h.pool, Logger: slog.New(slog.NewJSONHandler(&logged, nil)), Tenants: tenantService})
 	c := newClient()
+	c.tenant = tenant.ID
 	replay := c.event(Replay)
 	replay.Key, replay.Status, replay.Age, replay.TraceID = "order-42-charge", 201, 2500*time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736"
 	replay.Record = uuid.UUID{}
@@ -367,7 +378,8 @@ func TestReplaysAndConflictsAreLoggedWithoutTheirKeys(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	const digest = "4381a84a2a42fdcc" // printf %s order-42-charge | sha256sum
+	// printf 'onceward-log-key-1\0order-42-charge' | openssl dgst -sha256 -mac hmac -macopt hexkey:abab…
+	const digest = "3ce09872af077c12"
 	common := func(message string) map[string]any {
 		return map[string]any{
 			"level": "INFO", "msg": message, "tenant": c.tenant.String(), "credential": "abcdefghijklmnop",
@@ -378,4 +390,33 @@ func TestReplaysAndConflictsAreLoggedWithoutTheirKeys(t *testing.T) {
 	first["original_status"], first["age_seconds"], first["trace_id"] = 201.0, 2.5, replay.TraceID
 	second["kind"] = "mismatch"
 	h.same("lines", lines, []map[string]any{first, second})
+}
+
+// Whoever has the log alone cannot try guesses at a key on its digest: it takes
+// the tenant's secret, and another tenant's gives another one.
+func TestADigestOfAKeyIsItsTenantsOwn(t *testing.T) {
+	t.Parallel()
+	one, other := [32]byte{1}, [32]byte{2}
+	if keyDigest(one, "order-42-charge") == keyDigest(one, "order-43-charge") {
+		t.Error("a digest does not tell keys apart")
+	}
+	if keyDigest(one, "order-42-charge") == keyDigest(other, "order-42-charge") {
+		t.Error("two tenants have one digest for a key")
+	}
+}
+
+func TestALineOfATenantThatCannotBeReadHasNoDigest(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	var logged bytes.Buffer
+	tenantService, err := tenants.New(h.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.recorder = New(Config{Pool: h.pool, Logger: slog.New(slog.NewJSONHandler(&logged, nil)), Tenants: tenantService})
+	h.recorder.Note(newClient().event(Replay)) // of a tenant that is not there
+	h.flush()
+	if text := logged.String(); !strings.Contains(text, "idempotency.replay") || strings.Contains(text, "key_digest") {
+		t.Errorf("the line is %s", text)
+	}
 }

@@ -56,6 +56,45 @@ func TestBucketsAreHoursOfUTCWhereverTheDatabaseIs(t *testing.T) {
 	}
 }
 
+// Case: events are kept by the day. What happened on both sides of a midnight,
+// in flushes of which each is sent twice, is in its own day, and there once.
+func TestFlushesOverMidnightCountOnceInTheirDays(t *testing.T) {
+	t.Parallel()
+	const rounds = 30
+	h := setup(t)
+	w, cuttable := newWire(t, h.pool)
+	h.recorder = New(Config{Pool: cuttable})
+	c := newClient()
+	midnight := floor(h.now, day).Add(day)
+	for _, at := range []time.Time{midnight.Add(-day), midnight} {
+		if _, err := h.aggregator.store.makeDay(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range rounds {
+		e := c.event(Replay)
+		h.recorder.noteAt(midnight.Add(-100*time.Millisecond), e)
+		h.recorder.noteAt(midnight.Add(100*time.Millisecond), e)
+		w.eaten = make(chan struct{})
+		w.eatOne.Store(true)
+		if err := h.recorder.Flush(t.Context()); err == nil {
+			t.Fatal("the flush succeeded, although its answer was lost")
+		}
+		<-w.eaten
+		h.flush()
+		h.rollUp()
+	}
+	hours := map[time.Time]int64{}
+	for _, step := range h.outcomes(c, Query{From: midnight.Add(-time.Hour), To: midnight.Add(time.Hour)}).Steps {
+		hours[step.At] = step.Of(Replay)
+	}
+	h.same("replays by hour", hours, map[time.Time]int64{midnight.Add(-time.Hour): rounds, midnight: rounds})
+	for _, at := range []time.Time{midnight.Add(-day), midnight} {
+		h.same("events of the day", h.number("select count(distinct key) from "+partitionName(at)), int64(rounds))
+	}
+	h.same("events", h.number("select count(*) from analytics_events"), int64(2*rounds))
+}
+
 // A range that begins and ends within hours is put together from minutes and
 // hours, and counts every minute of it once.
 func TestARangeIsExactToTheMinute(t *testing.T) {

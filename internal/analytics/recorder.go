@@ -1,6 +1,7 @@
 package analytics
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/tenants"
 )
 
 const (
@@ -21,10 +23,18 @@ const (
 	defaultMaxSeries = 20_000 // about 10 MB
 )
 
+// Tenants reads tenants: *tenants.Service.
+type Tenants interface {
+	Snapshot(ctx context.Context, tenant auth.TenantID, namespace auth.NamespaceID) (*tenants.Snapshot, error)
+}
+
 // Config is what a Recorder is made of.
 type Config struct {
 	Pool   *pgxpool.Pool
 	Logger *slog.Logger // gets a line for each replay and 409; nil: discarded
+	// Tenants has the secrets under which those lines have digests of keys; nil:
+	// they have none.
+	Tenants Tenants
 	// Interval is from one flush to the next; zero means 750 ms. A figure is in
 	// the database within a second.
 	Interval time.Duration
@@ -43,6 +53,7 @@ type Config struct {
 type Recorder struct {
 	store     *store
 	logger    *slog.Logger
+	tenants   Tenants
 	interval  time.Duration
 	maxEvents int
 	maxSeries int
@@ -85,7 +96,7 @@ func New(c Config) *Recorder {
 		c.MaxSeries = defaultMaxSeries
 	}
 	return &Recorder{
-		store: &store{pool: c.Pool}, logger: c.Logger, interval: c.Interval,
+		store: &store{pool: c.Pool}, logger: c.Logger, tenants: c.Tenants, interval: c.Interval,
 		maxEvents: c.MaxEvents, maxSeries: c.MaxSeries,
 		clock:  &clock{nowFunc: time.Now},
 		window: newWindow(), process: uuid.New(), names: newNameCache(),
