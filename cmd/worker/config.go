@@ -27,7 +27,7 @@ type config struct {
 	AddrFile   string `env:"ONCEWARD_WORKER_ADDR_FILE" help:"file to which the real address is written as {\"ops_url\"} once it answers, and which is removed at the end; unset writes none"`
 
 	PruneBatch int           `env:"ONCEWARD_PRUNE_BATCH" envDefault:"5000" help:"most records that one statement prunes, 100 to 50000"`
-	PrunePause time.Duration `env:"ONCEWARD_PRUNE_PAUSE" envDefault:"100ms" help:"pause after a full batch, with its unit, up to 1m; 0s prunes without one and is felt by callers"`
+	PrunePause time.Duration `env:"ONCEWARD_PRUNE_PAUSE" envDefault:"100ms" help:"least pause after a full batch, with its unit, up to 1m; a batch that took long is followed by five times as long a rest; 0s prunes without any and is felt by callers"`
 
 	LogLevel slog.Level `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 }

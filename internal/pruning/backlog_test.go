@@ -2,7 +2,9 @@ package pruning
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -147,7 +149,7 @@ func TestALockedRecordEndsOnlyItsTenantsTurn(t *testing.T) {
 func TestBatchesShrinkWhereTheyHoldLocksForLongAndGrowBack(t *testing.T) {
 	t.Parallel()
 	r := &run{Pruner: New(Config{})}
-	turn := &turn{batch: r.batch}
+	turn := &turn{batch: r.batch, most: r.batch}
 	for _, step := range []struct {
 		held time.Duration
 		want int
@@ -171,6 +173,92 @@ func TestBatchesShrinkWhereTheyHoldLocksForLongAndGrowBack(t *testing.T) {
 	}
 }
 
+// A batch that the server takes too long over is ended by it within a second,
+// and those after it are smaller, until they pass; then they stay so.
+func TestBatchesThatTimeOutAreFollowedBySmallerOnesThatPass(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	caller := h.newTenant()
+	h.fill(caller, 400, 2*time.Hour)
+	h.pruner.batch = 400
+	h.exec(`
+create function slow_where_many() returns trigger language plpgsql as $$
+begin
+    if current_setting('statement_timeout')::interval > '1 s' or current_setting('synchronous_commit') <> 'off' then
+        raise 'a batch may hold its rows for longer than a second';
+    end if;
+    if (select count(*) from gone) > 150 then
+        perform pg_sleep(60);
+    end if;
+    return null;
+end $$`)
+	h.exec("create trigger slow after delete on idempotency_keys referencing old table as gone for each statement execute function slow_where_many()")
+	var rests int
+	h.pruner.restFor = func(context.Context, time.Duration) error { rests++; return nil }
+	report := h.run(Request{})
+	h.same("pruned, left, done", []any{report.Pruned, report.Left, report.Done}, []any{int64(400), int64(0), true})
+	h.same("batches: of 400 and 200 in vain, four of 100, and the look at the end", rests <= 9 && rests >= 6, true)
+	if report.LongestHeld < time.Second {
+		t.Errorf("the longest batch is said to have taken %v, and one was ended after a second", report.LongestHeld)
+	}
+}
+
+// Case: three hourly runs over a backlog that none of them can finish, while
+// keys are begun and completed and more records expire. The small tenant's are
+// gone after the first, the large one's are fewer after each, and how many are
+// left is said.
+func TestABacklogShrinksWithEveryHourlyRunUnderLiveLoad(t *testing.T) {
+	t.Parallel()
+	const backlog, perHour, batch, batchesPerRun = 6_000, 500, 100, 15
+	h := setup(t)
+	large, small := h.newTenant(), h.newTenant()
+	h.fill(large, backlog, 2*time.Hour)
+	h.fill(small, 10, 2*time.Hour)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var calling sync.WaitGroup
+	var live atomic.Int64
+	for i := range 4 {
+		calling.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				h.complete(large, h.begin(large, charge(fmt.Sprintf("live key %d of %d", n, i))))
+				live.Add(1)
+			}
+		})
+	}
+	defer func() { stop(); calling.Wait() }()
+
+	h.pruner.batch = batch
+	began := time.Now()
+	var passed atomic.Int64
+	h.pruner.nowFunc = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	h.pruner.restFor = func(context.Context, time.Duration) error { passed.Add(int64(time.Millisecond)); return nil }
+	left := int64(backlog)
+	for hour := range 3 {
+		report := h.run(Request{Delay: HourlyDelay, Within: batchesPerRun * time.Millisecond})
+		h.same(fmt.Sprintf("hour %d: done", hour), report.Done, false)
+		h.same(fmt.Sprintf("hour %d: of the small tenant", hour), h.records(small), int64(0))
+		expired := h.number("select count(*) from idempotency_keys where tenant_id = $1 and expires_at <= now() - interval '1 hour'", large.Tenant)
+		h.same(fmt.Sprintf("hour %d: what is said to be left", hour), report.Left, expired)
+		if report.Left >= left {
+			t.Errorf("hour %d: %d records are left of %d", hour, report.Left, left)
+		}
+		left = report.Left
+		h.fill(large, perHour, 2*time.Hour)
+	}
+	h.pruner.nowFunc = time.Now
+	report := New(Config{Pool: h.pool, Pause: -1})
+	if last, err := report.Run(t.Context(), Request{Delay: HourlyDelay}); err != nil || !last.Done {
+		t.Errorf("a run that has the time: %+v, %v", last, err)
+	}
+	stop()
+	calling.Wait()
+	h.same("records that were made meanwhile", h.records(large), live.Load())
+	if live.Load() == 0 {
+		t.Error("nothing was begun meanwhile")
+	}
+}
+
 // Between two batches the database's clock and this process's disagree by an
 // hour: nothing more is deleted.
 func TestAJumpOfTheClockEndsTheRun(t *testing.T) {
@@ -186,6 +274,83 @@ func TestAJumpOfTheClockEndsTheRun(t *testing.T) {
 		t.Errorf("err = %v, want %v", err, ErrClockStepped)
 	}
 	h.same("records", h.records(caller), int64(200))
+}
+
+// A step between two runs is noticed by the second; after it nothing is pruned
+// until both clocks have gone together for a minute.
+func TestAJumpOfTheClockBetweenTwoRunsStopsPruningForAMinute(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	caller := h.newTenant()
+	h.fill(caller, 5, 2*time.Hour)
+	h.run(Request{})
+	h.fill(caller, 300, 2*time.Hour)
+	ahead := -time.Hour // of this process: the database's clock has jumped the other way
+	h.pruner.nowFunc = func() time.Time { return time.Now().Add(ahead) }
+	for range 2 {
+		if _, err := h.pruner.Run(t.Context(), Request{}); !errors.Is(err, ErrClockStepped) {
+			t.Errorf("err = %v, want %v", err, ErrClockStepped)
+		}
+	}
+	h.same("records", h.records(caller), int64(300))
+	h.pruner.clock.doubtful = h.pruner.nowFunc() // the minute is over
+	h.same("pruned after it", h.run(Request{}).Pruned, int64(300))
+}
+
+func TestTheClockMayDriftAndNotStep(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		passed, databasePassed time.Duration
+		fine                   bool
+	}{
+		"together":               {time.Hour, time.Hour, true},
+		"apart within five s":    {time.Second, 5 * time.Second, true},
+		"a step ahead":           {time.Second, 7 * time.Second, false},
+		"a step back":            {time.Second, -5 * time.Second, false},
+		"a drift over an hour":   {time.Hour, time.Hour + 8*time.Second, true},
+		"a step within the hour": {time.Hour, time.Hour + 9*time.Second, false},
+	} {
+		c := &clock{}
+		if err := c.look(start, start); err != nil {
+			t.Errorf("%s: the first look: %v", name, err)
+		}
+		if err := c.look(start.Add(tt.databasePassed), start.Add(tt.passed)); (err == nil) != tt.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+		after := c.look(start.Add(tt.databasePassed+59*time.Second), start.Add(tt.passed+59*time.Second))
+		if (after == nil) != tt.fine {
+			t.Errorf("%s, and 59 s: %v", name, after)
+		}
+		if err := c.look(start.Add(tt.databasePassed+time.Minute), start.Add(tt.passed+time.Minute)); err != nil {
+			t.Errorf("%s, and a minute: %v", name, err)
+		}
+	}
+}
+
+// A batch that takes long, as on a busy machine, is followed by a rest of five
+// times as long.
+func TestTheRestIsInProportionToTheTimeTheBatchTook(t *testing.T) {
+	t.Parallel()
+	r := &run{Pruner: New(Config{})}
+	for _, tt := range []struct {
+		gone  int
+		took  time.Duration
+		about time.Duration
+	}{
+		{5_000, 10 * time.Millisecond, 100 * time.Millisecond},
+		{2_500, time.Millisecond, 50 * time.Millisecond},
+		{5_000, 60 * time.Millisecond, 300 * time.Millisecond},
+		{0, 2 * time.Second, 10 * time.Second},
+	} {
+		if got := r.restAfter(tt.gone, tt.took); got < tt.about*8/10 || got > tt.about*12/10 {
+			t.Errorf("%d records in %v are followed by %v, want about %v", tt.gone, tt.took, got, tt.about)
+		}
+	}
+	r = &run{Pruner: New(Config{Pause: -1})}
+	if got := r.restAfter(5_000, time.Second); got != 0 {
+		t.Errorf("without a pause: %v", got)
+	}
 }
 
 func TestTheRestIsInProportionToTheBatch(t *testing.T) {
@@ -218,17 +383,20 @@ func TestNothingToPruneIsDoneAtOnce(t *testing.T) {
 // Case: the same load hour after hour for two days, with bodies of 2 KB, pruned
 // and vacuumed as they go: the relation stops growing. The hours are made by
 // pruning ahead of the clock, so that nothing is rewritten but by completing.
+// What a begin costs does not grow either: it is counted in pages, since its
+// time would be that of the machine.
 func TestTheTableStopsGrowing(t *testing.T) {
 	t.Parallel()
 	const hours, perHour, kept, bodyBytes = 48, 300, 4, 2048
 	h := setup(t)
 	caller := h.newTenant()
-	sizes := make([]int64, hours)
+	sizes, pages := make([]int64, hours), make([]int64, hours)
 	for hour := range hours {
 		fill(t, h.pool, caller, perHour, -time.Duration(hour+kept)*time.Hour, bodyBytes)
 		h.exec("update idempotency_keys set completed_at = now() where expires_at > now() + make_interval(hours => $1) - interval '1 minute'", hour+kept)
 		h.run(Request{Delay: -time.Duration(hour) * time.Hour})
 		h.exec("vacuum idempotency_keys")
+		pages[hour] = h.pagesOfBegins(caller)
 		sizes[hour] = h.number("select pg_total_relation_size('idempotency_keys')")
 	}
 	live := h.number("select sum(octet_length(body) + 500)::bigint from idempotency_keys")
@@ -240,4 +408,35 @@ func TestTheTableStopsGrowing(t *testing.T) {
 	if float64(last) > 2.5*float64(live) {
 		t.Errorf("the relation had up to %d bytes for %d bytes of live records", last, live)
 	}
+	steady := pages[kept : kept+5]
+	if first, last := slices.Max(steady), pages[hours-1]; last > first*120/100 {
+		t.Errorf("a hundred begins touch %d pages in the last hour, and up to %d in the first", last, first)
+	}
+}
+
+// pagesOfBegins is how many pages a hundred new records touch, in the table and
+// its indexes. They are taken back.
+func (h *house) pagesOfBegins(caller auth.Caller) int64 {
+	h.t.Helper()
+	tx, err := h.pool.Begin(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(background(h.t)) }()
+	var text []byte
+	err = tx.QueryRow(h.t.Context(), "explain (analyze, buffers, timing off, format json) "+sqlFill+" on conflict do nothing",
+		caller.Tenant, caller.Namespace, 100, -time.Hour, 0).Scan(&text)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int64 `json:"Shared Hit Blocks"`  //nolint:tagliatelle // as PostgreSQL names them
+			Read int64 `json:"Shared Read Blocks"` //nolint:tagliatelle // as above
+		}
+	}
+	if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 || plans[0].Plan.Hit == 0 {
+		h.t.Fatalf("read the plan: %v: %s", err, text)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
 }

@@ -25,16 +25,11 @@ const (
 	// maxHeld is how long the rows of a batch are to be locked. A begin of one
 	// of them waits that long, and with it the batch that it is in.
 	maxHeld = 50 * time.Millisecond
+	// restsPerWork is how much longer than a batch the rest after it is.
+	restsPerWork = 5
 	// maxFailures in a row end the run for a tenant, not for the others.
 	maxFailures = 5
-	// maxClockStep is how far the database's clock may differ from what this
-	// process's monotonic one says of the time between two batches.
-	maxClockStep = 5 * time.Second
 )
-
-// ErrClockStepped ends a run: the database's clock jumped while it ran, so what
-// looks expired may not be.
-var ErrClockStepped = errors.New("the clock of the database has jumped; nothing more is pruned in this run: check the server's time, the next run goes on")
 
 // Config is what a Pruner is made of.
 type Config struct {
@@ -43,9 +38,9 @@ type Config struct {
 	// Batch is how many records one statement deletes at the most; zero means
 	// 5,000. Fewer are deleted where that takes long.
 	Batch int
-	// Pause is between two full batches, and proportionally shorter after
-	// smaller ones; zero means 100 ms, below zero none. With it begins keep
-	// nine tenths of their rate.
+	// Pause is between two full batches, proportionally shorter after smaller
+	// ones, and never shorter than five times what the batch took; zero means
+	// 100 ms, below zero none.
 	Pause time.Duration
 }
 
@@ -56,6 +51,7 @@ type Pruner struct {
 	logger  *slog.Logger
 	batch   int
 	pause   time.Duration
+	clock   clock
 	nowFunc func() time.Time // of this process, monotonic: measures, and never decides what is expired
 	restFor func(ctx context.Context, d time.Duration) error
 }
@@ -96,6 +92,9 @@ type Report struct {
 	// tenant. Records that expired since the run looked are not among them.
 	Left int64
 	Took time.Duration
+	// LongestHeld is the longest time for which a batch held its rows locked,
+	// the way of the commit included.
+	LongestHeld time.Duration
 	// Done says that nothing expired is left.
 	Done bool
 }
@@ -127,7 +126,8 @@ func (p *Pruner) Run(ctx context.Context, req Request) (Report, error) {
 			slog.String("tenant", t.Tenant.String()), slog.Int64("pruned", t.Pruned), slog.Int64("left", t.Left))
 	}
 	p.logger.LogAttrs(ctx, level, "pruned", slog.Int64("pruned", report.Pruned), slog.Int64("left", report.Left),
-		slog.Int("tenants", len(report.Tenants)), slog.Duration("took", report.Took), slog.Bool("done", report.Done))
+		slog.Int("tenants", len(report.Tenants)), slog.Duration("took", report.Took),
+		slog.Duration("longest_held", report.LongestHeld), slog.Bool("done", report.Done))
 	return report, err
 }
 
@@ -136,10 +136,8 @@ type run struct {
 	*Pruner
 	request Request
 	started time.Time
-
-	clockAt  time.Time // of the database, when it was last seen
-	clockOur time.Time // of this process, at the same moment
-	errs     []error
+	longest time.Duration // that a batch held its rows
+	errs    []error
 }
 
 // turn is a tenant in the round.
@@ -147,6 +145,7 @@ type turn struct {
 	tenant    auth.TenantID
 	watermark time.Time // zero: from the first record
 	batch     int
+	most      int // of a batch: less after each time-out
 	pruned    int64
 	failures  int // in a row
 	done      bool
@@ -159,7 +158,7 @@ func (r *run) turns(ctx context.Context) ([]*turn, error) {
 	}
 	turns := make([]*turn, len(tenants))
 	for i, t := range tenants {
-		turns[i] = &turn{tenant: t.tenant, watermark: t.watermark, batch: r.batch}
+		turns[i] = &turn{tenant: t.tenant, watermark: t.watermark, batch: r.batch, most: r.batch}
 	}
 	return turns, nil
 }
@@ -189,7 +188,9 @@ func (r *run) take(ctx context.Context, t *turn) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	began := r.nowFunc()
 	gone, err := r.pruneBatch(ctx, t)
+	took := r.nowFunc().Sub(began)
 	switch {
 	case err == nil:
 		t.failures = 0
@@ -203,11 +204,25 @@ func (r *run) take(ctx context.Context, t *turn) error {
 			return nil
 		}
 		t.batch = max(t.batch/2, min(smallestBatch, r.batch))
+		t.most = t.batch
 		r.logger.WarnContext(ctx, "a batch took too long; the next ones are smaller",
 			slog.String("tenant", t.tenant.String()), slog.Int("batch", t.batch), slog.Any("error", err))
 	}
-	share := float64(max(gone, boolToInt(err != nil)*r.batch)) / float64(r.batch)
-	return r.restFor(ctx, time.Duration(float64(r.pause)*share*(0.8+0.4*rand.Float64()))) //nolint:gosec // spreads load
+	if err != nil {
+		gone = r.batch // a failure rests as a full batch does
+	}
+	return r.restFor(ctx, r.restAfter(gone, took))
+}
+
+// restAfter is how long to rest after a batch that removed gone records in
+// took. On a busy machine a batch takes longer, and so does the rest: pruning
+// then has no more than a sixth of one of the server's processors.
+func (r *run) restAfter(gone int, took time.Duration) time.Duration {
+	if r.pause == 0 {
+		return 0
+	}
+	inProportion := time.Duration(float64(r.pause) * float64(gone) / float64(r.batch))
+	return time.Duration(float64(max(inProportion, restsPerWork*took)) * (0.8 + 0.4*rand.Float64())) //nolint:gosec // spreads load
 }
 
 // pruneBatch picks a batch and deletes what of it is still expired.
@@ -216,13 +231,14 @@ func (r *run) pruneBatch(ctx context.Context, t *turn) (gone int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := r.checkClock(picked.now); err != nil {
+	if err := r.clock.look(picked.now, r.nowFunc()); err != nil {
 		return 0, err
 	}
 	if len(picked.places) > 0 {
 		began := r.nowFunc()
 		var held time.Duration
 		gone, held, err = r.store.delete(ctx, t.tenant, r.request.Delay, picked, r.nowFunc)
+		r.longest = max(r.longest, held)
 		if err != nil {
 			return 0, err
 		}
@@ -251,25 +267,12 @@ func (r *run) adapt(t *turn, held time.Duration) {
 	case held > maxHeld:
 		t.batch = max(t.batch/2, min(smallestBatch, r.batch))
 	case held < maxHeld/2:
-		t.batch = min(t.batch*2, r.batch)
+		t.batch = min(t.batch*2, t.most)
 	}
-}
-
-// checkClock compares what the database's clock says has passed with what this
-// process measured.
-func (r *run) checkClock(now time.Time) error {
-	our := r.nowFunc()
-	if !r.clockAt.IsZero() {
-		if step := now.Sub(r.clockAt) - our.Sub(r.clockOur); step.Abs() > maxClockStep {
-			return fmt.Errorf("%w (by %s)", ErrClockStepped, step)
-		}
-	}
-	r.clockAt, r.clockOur = now, our
-	return nil
 }
 
 func (r *run) report(ctx context.Context, turns []*turn) Report {
-	report := Report{Took: r.nowFunc().Sub(r.started), Done: len(r.errs) == 0}
+	report := Report{Took: r.nowFunc().Sub(r.started), LongestHeld: r.longest, Done: len(r.errs) == 0}
 	for _, t := range turns {
 		line := TenantReport{Tenant: t.tenant, Pruned: t.pruned}
 		if !t.done {
@@ -309,11 +312,4 @@ func rest(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -24,8 +24,9 @@ const (
 	// pickTimeout bounds the look for expired records. It locks nothing, and
 	// the first look after much was deleted walks over what is gone.
 	pickTimeout = 30 * time.Second
-	// Time-outs of the deleting transaction, by the server.
-	deleteStatementTimeout = "2s"
+	// Time-outs of the deleting transaction, by the server: no batch holds its
+	// rows for longer than the first.
+	deleteStatementTimeout = "1s"
 	deleteLockTimeout      = "100ms"
 	countTimeout           = 10 * time.Second
 )
@@ -93,7 +94,6 @@ func (s *store) pick(ctx context.Context, tenant auth.TenantID, watermark time.T
 	p := &picked{fromFirst: watermark.IsZero(), places: make([]pgtype.TID, 0, limit)}
 	var place pgtype.TID
 	batch := &pgx.Batch{}
-	batch.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&p.now) })
 	batch.Queue(sqlPick, tenant, from, delay, limit).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&place, &p.last}, func() error {
 			p.places = append(p.places, place)
@@ -101,12 +101,18 @@ func (s *store) pick(ctx context.Context, tenant auth.TenantID, watermark time.T
 		})
 		return err
 	})
+	// Last: a look that takes long is no step of the clock.
+	batch.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&p.now) })
 	return p, s.pool.SendBatch(ctx, batch).Close()
 }
 
 const (
+	// The commit is not waited for (PostgreSQL, "Asynchronous Commit"): what a
+	// crash takes back is expired all the same and pruned again, whoever begins
+	// one of the keys meanwhile has its own commit behind this one in the log,
+	// and the rows are locked for less.
 	sqlLimits = `
-select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)`
+select set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', 'off', true)`
 
 	sqlSetWatermark = `
 insert into pruning_progress (tenant_id, watermark, unswept) values ($1, $2, true)
