@@ -283,6 +283,46 @@ func TestAWorkerThatIsKilledInAPruneIsSucceededByAnother(t *testing.T) {
 	second.stop()
 }
 
+// The leader alone schedules. It is killed, and says nothing of it to anybody;
+// the other worker leads when its lease has ended, and every slot gets its job.
+func TestALeaderThatIsKilledIsSucceeded(t *testing.T) {
+	t.Parallel()
+	databaseURL := postgrestest.NewURL(t)
+	pool := open(t, databaseURL)
+	workers := []*process{start(t, databaseURL), start(t, databaseURL)}
+	for _, p := range workers {
+		eventually(t, "it works", func() bool { return strings.Contains(p.log.String(), `"msg":"working"`) })
+	}
+	leads := func(p *process) bool {
+		var id string
+		if err := pool.QueryRow(t.Context(), "select coalesce(max(leader_id), '-') from river.river_leader where expires_at > now()").Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(p.log.String(), `"client":"`+id+`"`)
+	}
+	var leader, other *process
+	eventually(t, "one of them leads", func() bool {
+		for i, p := range workers {
+			if leads(p) {
+				leader, other = p, workers[1-i]
+			}
+		}
+		return leader != nil
+	})
+	leader.kill()
+	seen := number(t, pool, "select coalesce(max(id), 0) from river.river_job")
+	eventually(t, "the other leads", func() bool { return leads(other) })
+	eventually(t, "it schedules", func() bool {
+		return number(t, pool, "select count(*) from river.river_job where id > $1 and kind = 'roll_up' and state = 'completed'", seen) > 1
+	})
+	if n := number(t, pool, `
+select count(*) from (
+    select 1 from river.river_job where kind = 'roll_up' group by floor(extract(epoch from scheduled_at) / 10) having count(*) > 1) twice`); n != 0 {
+		t.Errorf("%d slots have more than one roll-up", n)
+	}
+	other.stop()
+}
+
 // Two workers roll up, one of them is killed again and again at random
 // moments, while outcomes are noted; every answer in between and at the end
 // has exactly what was flushed.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -129,7 +130,9 @@ func prune(ctx context.Context, pruner *pruning.Pruner, metrics *telemetry.Worke
 		Tenants int     `json:"tenants"`
 		Pruned  int64   `json:"pruned"`
 		Seconds float64 `json:"seconds"`
-	}{len(report.Tenants), report.Pruned, report.Took.Seconds()})
+		// LongestHeld is how long a batch held its rows at the most, in seconds.
+		LongestHeld float64 `json:"longest_held_seconds"`
+	}{len(report.Tenants), report.Pruned, report.Took.Seconds(), report.LongestHeld.Seconds()})
 }
 
 // housekeepArgs is scheduled. Running twice finds nothing left to do.
@@ -147,12 +150,12 @@ type housekeepJob struct {
 // Work implements river.Worker.
 func (j *housekeepJob) Work(ctx context.Context, _ *river.Job[housekeepArgs]) error {
 	report, err := j.aggregator.Housekeep(ctx)
-	if err != nil {
-		return err
+	credentials, sweepErr := j.pruner.Sweep(ctx)
+	if sweepErr != nil {
+		sweepErr = fmt.Errorf("sweep credentials: %w", sweepErr)
 	}
-	credentials, err := j.pruner.Sweep(ctx)
-	if err != nil {
-		return fmt.Errorf("sweep credentials: %w", err)
+	if err := errors.Join(err, sweepErr); err != nil {
+		return err
 	}
 	return river.RecordOutput(ctx, struct {
 		DaysMade    int   `json:"days_made"`

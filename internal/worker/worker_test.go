@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/pruning"
 	"github.com/onceward/onceward/internal/telemetry"
 )
 
@@ -226,6 +228,57 @@ func TestAJobThatAKilledWorkerLeftIsRunAgain(t *testing.T) {
 	h.exec("update river.river_job set state = 'running', attempt = 1, attempted_at = now() - $1::interval, attempted_by = '{the dead}'", rescueAfter+time.Second)
 	h.start(h.config())
 	h.until("select state = 'completed' and attempt = 2 from river.river_job where kind = 'prune_on_demand'")
+}
+
+// No live job is ever given to another worker: each ends, by its own hand or by
+// its time-out, before it would count as lost.
+func TestAJobEndsBeforeItCountsAsLost(t *testing.T) {
+	t.Parallel()
+	const lastBatch = 35 * time.Second // a look, a deletion and their report
+	if pruneWithin+lastBatch > jobTimeout || jobTimeout+softStop+hardStop >= rescueAfter {
+		t.Errorf("a prune goes on for %v, a job is ended after %v and counts as lost after %v", pruneWithin, jobTimeout, rescueAfter)
+	}
+}
+
+// A prune whose time is up says how much is left, and goes on.
+func TestAPruneThatIsOutOfTimeShowsItsBacklogAndGoesOn(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	tenant := h.newTenant()
+	h.fill(tenant, 40, 2*time.Hour)
+	c := h.config()
+	shown := func() string {
+		page := httptest.NewRecorder()
+		c.Metrics.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		return page.Body.String()
+	}
+	err := prune(t.Context(), c.Pruner, c.Metrics, pruning.Request{Delay: pruning.HourlyDelay, Within: time.Nanosecond})
+	var snooze *river.JobSnoozeError
+	if !errors.As(err, &snooze) {
+		t.Errorf("err = %v, want one that lets the job go on", err)
+	}
+	if !strings.Contains(shown(), "onceward_expired_records_left 40") {
+		t.Error("/metrics does not have the backlog of 40")
+	}
+}
+
+// What is finished is shown for two days, which is above the longest slot.
+func TestFinishedJobsGoAndThoseOfTheLastSlotsStay(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	for _, age := range []time.Duration{finishedKept + time.Hour, finishedKept - time.Hour} {
+		h.exec(`
+insert into river.river_job (kind, args, state, queue, max_attempts, attempt, finalized_at, created_at, scheduled_at)
+values ('prune', '{}', 'completed', 'maintenance', 8, 1, now() - $1::interval, now() - $1::interval, now() - $1::interval)`, age)
+	}
+	h.start(h.config())
+	h.until("select count(*) = 1 from river.river_job where kind = 'prune' and finalized_at < now() - interval '1 day'")
+	h.same("of two days", h.number("select count(*) from river.river_job where finalized_at < now() - $1::interval", finishedKept), int64(0))
+	for _, s := range schedules() {
+		if s.slot >= finishedKept {
+			t.Errorf("%s: a slot of %v could be run twice", s.args.Kind(), s.slot)
+		}
+	}
 }
 
 func TestAPruneOnDemandWaitsOnceForEachTenant(t *testing.T) {
