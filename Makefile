@@ -103,10 +103,15 @@ $(LINT): tools/go.mod tools/go.sum
 	@cd tools && GOWORK=off $(GO) build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $(LINT)
 
-.PHONY: bench bench-quick
+.PHONY: bench bench-quick history
 bench: ## measure the service beside plain statements, into bench/results/latest.md (BENCH="-pairs 9" for other flags)
 	@$(GO) build -o bin/ ./bench
 	bin/bench $(BENCH)
+
+# Each round makes its calls while sessions are cut off and processes killed.
+CALLS ?= 2000000
+history: withpg ## check that CALLS=2000000 random calls of many clients are those of one record for each key
+	bin/withpg $(GO) test ./test/history -run Every -count=1 -v -timeout 4h -args -calls $(CALLS)
 
 bench-quick: ## the same in under two minutes, only printed
 	@$(GO) build -o bin/ ./bench

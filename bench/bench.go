@@ -157,7 +157,7 @@ func (b *bench) compare(ctx context.Context, db *database) (err error) {
 	if err := b.compareBegins(ctx, db, api); err != nil {
 		return err
 	}
-	for _, g := range []group{b.pairs(db, api), b.batches(db, api)} {
+	for _, g := range []group{b.pairs(db, api), b.batches(db, api), b.hotKey(db, api)} {
 		if !b.wants(g.name) {
 			continue
 		}

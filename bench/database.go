@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sys/unix"
 
 	"github.com/onceward/onceward/internal/auth"
@@ -27,6 +28,7 @@ type database struct {
 	namespace  auth.NamespaceID
 	plain      auth.TenantID // whose rows pgbench writes
 	key        string        // of a service credential of tenant
+	otherKey   string        // of one of another tenant that has nothing to do with it
 	session    *session
 }
 
@@ -116,16 +118,29 @@ func (db *database) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	namespace, err := service.CreateNamespace(ctx, tenant.ID, tenants.NamespaceParams{Name: "live"})
+	other, err := service.Create(ctx, tenants.CreateParams{Name: "other"})
 	if err != nil {
 		return err
 	}
-	_, key, err := auth.NewCredentials(pool, nil).Issue(ctx, tenant.ID, auth.IssueParams{Name: "bench", Role: auth.RoleService, Namespace: namespace.ID})
-	if err != nil {
+	db.tenant, db.plain = tenant.ID, plain.ID
+	if db.namespace, db.key, err = caller(ctx, pool, service, tenant.ID); err != nil {
 		return err
 	}
-	db.tenant, db.plain, db.namespace, db.key = tenant.ID, plain.ID, namespace.ID, key.Reveal()
-	return nil
+	_, db.otherKey, err = caller(ctx, pool, service, other.ID)
+	return err
+}
+
+// caller makes a namespace of the tenant and a service credential in it.
+func caller(ctx context.Context, pool *pgxpool.Pool, service *tenants.Service, tenant auth.TenantID) (auth.NamespaceID, string, error) {
+	namespace, err := service.CreateNamespace(ctx, tenant, tenants.NamespaceParams{Name: "live"})
+	if err != nil {
+		return auth.NamespaceID{}, "", err
+	}
+	_, key, err := auth.NewCredentials(pool, nil).Issue(ctx, tenant, auth.IssueParams{Name: "bench", Role: auth.RoleService, Namespace: namespace.ID})
+	if err != nil {
+		return auth.NamespaceID{}, "", err
+	}
+	return namespace.ID, key.Reveal(), nil
 }
 
 // prune runs a paced pruning, as the hourly job does, until ctx ends.

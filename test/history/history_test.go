@@ -9,12 +9,14 @@ package history_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,14 +31,20 @@ import (
 func TestMain(m *testing.M) { processtest.Main(m, "api") }
 
 const (
-	workers        = 8
-	callsPerWorker = 400
-	hotKeys        = 4
-	callsPerKey    = 60 // then another takes its place
+	workers       = 8
+	hotKeys       = 4
+	callsPerKey   = 60     // then another takes its place
+	callsPerRound = 20_000 // of all workers; then what was answered is checked
+	// parts of a round: at the end of each a session of a process is cut off, or
+	// the process killed.
+	parts = 10
 
 	// checkTimeout is far above what the check takes.
 	checkTimeout = 2 * time.Minute
 )
+
+//nolint:gochecknoglobals // a flag of this test: go test ./test/history -args -calls 2000000
+var allCalls = flag.Int("calls", 3200, "how many calls are made and checked in all")
 
 // hotKey is what the clients know of a key.
 type hotKey struct {
@@ -70,7 +78,7 @@ type run struct {
 	w     *processtest.World
 	start time.Time
 
-	doors [2]atomic.Pointer[processtest.API]
+	doors [2]atomic.Pointer[processtest.API] // one of them may be nil for a while
 	keys  [hotKeys]atomic.Pointer[hotKey]
 
 	mu      sync.Mutex // guards history
@@ -88,15 +96,35 @@ type worker struct {
 
 func TestEveryHistoryIsThatOfOneRecordForEachKey(t *testing.T) {
 	t.Parallel()
-	r := &run{w: processtest.New(t), start: time.Now()}
-	for i := range r.doors {
-		r.doors[i].Store(r.w.API(t))
+	w := processtest.New(t)
+	doors := [2]*processtest.API{w.API(t), w.API(t)}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("the seed is %d", seed)
+	for made, round := 0, uint64(0); made < *allCalls && !t.Failed(); round++ {
+		n := min(*allCalls-made, callsPerRound)
+		r := &run{w: w, start: time.Now()}
+		for i, door := range doors {
+			r.doors[i].Store(door)
+		}
+		history := r.make(t, n/workers, seed+round)
+		if t.Failed() {
+			return
+		}
+		check(t, history)
+		for i := range doors {
+			doors[i] = r.doors[i].Load()
+		}
+		made += n
 	}
+}
+
+// make makes a round of calls while sessions are cut off in the middle of what
+// they commit, and each process is killed once.
+func (r *run) make(t *testing.T, callsPerWorker int, seed uint64) []porcupine.Operation {
+	t.Helper()
 	for i := range r.keys {
 		r.keys[i].Store(&hotKey{key: processtest.NewKey()})
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("the seed is %d", seed)
 	var working sync.WaitGroup
 	for n := range workers {
 		working.Go(func() {
@@ -112,17 +140,31 @@ func TestEveryHistoryIsThatOfOneRecordForEachKey(t *testing.T) {
 			}
 		})
 	}
-	for _, part := range []int{1, 2} { // each process is killed once
-		door := &r.doors[part-1]
-		processtest.Eventually(t, "a third of the calls is made", func() bool { return t.Failed() || r.size() > part*workers*callsPerWorker/3 })
-		door.Load().Kill(t)
+	for part := 1; part < parts; part++ {
+		processtest.Eventually(t, "the next part of the calls is made", func() bool { return t.Failed() || r.size() > part*workers*callsPerWorker/parts })
+		if part != parts/3 && part != 2*parts/3 {
+			r.cutOff(t)
+			continue
+		}
+		door := &r.doors[part/(parts/2)]
+		door.Swap(nil).Kill(t)
 		door.Store(r.w.API(t))
 	}
 	working.Wait()
-	if t.Failed() {
-		return
+	return r.history
+}
+
+// cutOff ends a session of one of the processes, whatever it is in the middle
+// of: the process does not learn whether its COMMIT was one.
+func (r *run) cutOff(t *testing.T) {
+	t.Helper()
+	const statement = `
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and application_name = 'onceward-api' and query like '%idempotency_keys%'
+order by state = 'idle', random() limit 1`
+	if _, err := r.w.Pool.Exec(t.Context(), statement); err != nil {
+		t.Error(err)
 	}
-	check(t, r.history)
 }
 
 func (r *run) size() int {
@@ -147,6 +189,15 @@ func check(t *testing.T, history []porcupine.Operation) {
 		}
 	}
 	t.Logf("%d calls: %v", len(history), counts)
+	lostCalls := 0
+	for name, n := range counts {
+		if strings.HasSuffix(name, " "+lost) {
+			lostCalls += n
+		}
+	}
+	if lostCalls > len(history)/10 {
+		t.Errorf("%d of %d calls had no answer, or 503: a history of those shows nothing", lostCalls, len(history))
+	}
 	began := time.Now()
 	result, info := porcupine.CheckOperationsVerbose(model(), history, checkTimeout)
 	t.Logf("checked in %s", time.Since(began))
@@ -223,7 +274,11 @@ func (w *worker) do(ctx context.Context, k *hotKey, c call, lease apitest.Acquir
 		// of an earlier one the record would not have ended yet.
 		return w.change(ctx, k, `expires_at = case when expires_at = 'infinity' then expires_at else now() - interval '1 min' end`)
 	}
-	door := w.doors[w.random.IntN(len(w.doors))].Load()
+	number := w.random.IntN(len(w.doors))
+	door := w.doors[number].Load()
+	if door == nil { // killed, and not there again yet
+		door = w.doors[1-number].Load()
+	}
 	client := w.client[door]
 	if client == nil {
 		client = door.Client(w.w.Tenant.Service)
@@ -273,6 +328,8 @@ func (w *worker) read(k *hotKey, c call, a *apitest.Answer) (reply, error) {
 	case a.Status == http.StatusConflict || a.Status == http.StatusNotFound:
 		problem, err := processtest.Decode[apitest.Problem](a)
 		return reply{code: problem.Code, attempt: problem.Attempt}, err
+	case a.Status == http.StatusServiceUnavailable: // the session was cut off, and what it sent may stand
+		return reply{code: lost}, nil
 	default:
 		return reply{}, fmt.Errorf("%s: %s", c.kind, processtest.Say(a, nil))
 	}
