@@ -33,7 +33,8 @@ const (
 // *Acquired (run it, then Complete, Release or DeclareUnknown) or *Replay (do
 // not). Every refusal is an error: ErrInProgress after Operation.Wait,
 // ErrMismatch, ErrOutcomeUnknown, and the others of the wire contract; where
-// OutOfReach reports true of it, nothing is known of the key.
+// OutOfReach reports true of it, nothing is known of the key. Where ctx ends, it
+// is ctx's error, and has no code.
 //
 // Begin makes the owner of the attempt, so that its own retries cannot meet
 // their own lost answer. Where ctx ends before the answer is there, what the

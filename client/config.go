@@ -47,7 +47,9 @@ type Config struct {
 	// RetryFor is how long after its first try a call may be tried again where
 	// the network failed or the service answered 429, 500, 502, 503 or 504.
 	// Zero: 25 s, which is also the most, since a begin can be repeated with its
-	// owner for 30 s only. Negative: every call is tried once.
+	// owner for 30 s only. Negative: every call is tried once. An endpoint whose
+	// users wait may want less; but a begin whose answer was lost and that was
+	// given up leaves its key in progress until the lease ends.
 	RetryFor time.Duration
 	// StoreTimeout is how long an operation that is done waits for its response
 	// to be stored before it is answered all the same. Storing goes on in the

@@ -27,7 +27,8 @@ func singleCaller(*http.Request) (string, error) { return "", errSingleCaller }
 // which a Caller of the user's can only return by mistake.
 var errSingleCaller = errors.New("onceward: there is a single caller")
 
-// Middleware is how requests are protected. Caller is required.
+// Middleware is how requests are protected: see Client.Protect. Caller is
+// required; the zero value of all else protects POST and PATCH.
 type Middleware struct {
 	// Caller is whose request it is, or SingleCaller().
 	Caller Caller
@@ -63,7 +64,8 @@ type Route struct {
 	KeyOptional bool
 	// AllowUnprotected runs the handler without protection while Onceward is out
 	// of reach; such requests are counted and logged. Else they are answered with
-	// 503, and the handler does not run.
+	// 503, and the handler does not run. Either happens after Config.RetryFor, or
+	// at once while the circuit breaker is open.
 	AllowUnprotected bool
 	// Resumable, Hold, Lease and Retention are those of Operation.
 	Resumable bool

@@ -26,7 +26,8 @@ type Operation struct {
 	Caller string
 
 	// Request is what the key is bound to: the same key with another request is
-	// refused (ErrMismatch). The service computes its fingerprint.
+	// refused (ErrMismatch). The service computes its fingerprint. Either Request
+	// or Fingerprint is required; an empty Request binds the key to nothing.
 	Request *Request
 	// Fingerprint is in place of Request where no payload may leave: 64
 	// lower-case hexadecimal digits, such as Request.Fingerprint computes. Name

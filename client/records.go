@@ -135,7 +135,8 @@ func (c *Client) Inspect(ctx context.Context, id RecordID, include ...Include) (
 	return w.record(), nil
 }
 
-// Search is a filter over records. Members that are empty do not filter.
+// Search is a filter over records: texts are compared whole, times with
+// CreatedAt. Members that are empty do not filter.
 type Search struct {
 	Key       string            `json:"key,omitzero"`
 	Caller    string            `json:"caller,omitzero"`
@@ -145,7 +146,7 @@ type Search struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Since     time.Time         `json:"since,omitzero"` // inclusive
 	Until     time.Time         `json:"until,omitzero"` // exclusive
-	Limit     int               `json:"limit,omitzero"` // at most 200
+	Limit     int               `json:"limit,omitzero"` // 1 to 200; 0: 50
 	Cursor    string            `json:"cursor,omitzero"`
 }
 
@@ -159,7 +160,8 @@ type SearchResult struct {
 	Lag time.Duration
 }
 
-// Search finds records: POST /v1/keys/search; roles ops, resolver and admin.
+// Search finds records: POST /v1/keys/search; roles ops, resolver and admin. An
+// empty filter finds all of the tenant's.
 func (c *Client) Search(ctx context.Context, filter Search) (SearchResult, error) {
 	r, err := postRequest(callSearch, "/v1/keys/search", filter)
 	if err != nil {
@@ -180,15 +182,19 @@ func (c *Client) Search(ctx context.Context, filter Search) (SearchResult, error
 	return result, nil
 }
 
-// Forget removes a record: POST /v1/keys/{id}/forget; role admin. fence is the
-// one that Inspect showed (else ErrRecordChanged), reason 3 to 500 characters
-// for the audit. A live lease is ErrLeaseLive unless force is set.
-func (c *Client) Forget(ctx context.Context, id RecordID, fence int64, reason string, force bool) error {
-	r, err := postRequest(callForget, recordPath(id)+"/forget", struct {
-		Fence  int64  `json:"fence"`
-		Reason string `json:"reason"`
-		Force  bool   `json:"force"`
-	}{fence, reason, force})
+// Forget names a record to remove.
+type Forget struct {
+	ID     RecordID `json:"-"`
+	Fence  int64    `json:"fence"`          // that Inspect showed
+	Reason string   `json:"reason"`         // 3 to 500 characters, for the audit
+	Force  bool     `json:"force,omitzero"` // although somebody holds its lease
+}
+
+// Forget removes a record, so that its key is new again: POST
+// /v1/keys/{id}/forget; role admin. ErrLeaseLive without Force, ErrRecordChanged:
+// nothing happened.
+func (c *Client) Forget(ctx context.Context, forget Forget) error {
+	r, err := postRequest(callForget, recordPath(forget.ID)+"/forget", forget)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,59 +79,64 @@ func TestAStreamedResponseArrivesAsItIsWritten(t *testing.T) {
 	}
 }
 
-// TestAResponseIsStoredBeforeItsLastByteIsSent holds back the completion: the
-// end user's answer does not end before it has arrived at the service.
+// TestAResponseIsStoredBeforeItsLastByteIsSent holds back the completion: when
+// it arrives at the service, the end of the answer has not been sent. That is
+// the last byte of a declared length, or else what net/http sends when the
+// handlers have returned.
 func TestAResponseIsStoredBeforeItsLastByteIsSent(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
-	for name, handler := range map[string]http.HandlerFunc{
-		"buffered": func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "0123456789") },
-		"flushed, chunked": func(rw http.ResponseWriter, _ *http.Request) {
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		before  int64 // bytes that are sent before the completion
+	}{
+		"buffered": {func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "0123456789") }, 0},
+		"flushed, chunked": {func(rw http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(rw, "0123456789")
 			rw.(http.Flusher).Flush()
-		},
-		"flushed, of a declared length": func(rw http.ResponseWriter, _ *http.Request) {
+		}, 10},
+		"flushed, of a declared length": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Length", "10")
 			for _, part := range []string{"01234", "56789"} {
 				_, _ = io.WriteString(rw, part)
 				rw.(http.Flusher).Flush()
 			}
-		},
-		"over the limit, of a declared length": func(rw http.ResponseWriter, _ *http.Request) {
+		}, 9},
+		"over the limit, of a declared length": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Length", "100")
 			for range 10 {
 				_, _ = io.WriteString(rw, "0123456789")
 			}
-		},
+		}, 99},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			network := newWire(t)
 			c := newClient(t, w, over(network))
-			arrived, release := make(chan struct{}), make(chan struct{})
-			var once sync.Once
+			var sent, sentBefore atomic.Int64
+			var returned atomic.Bool
+			sentBefore.Store(-1)
 			network.cut(func(r *http.Request) fault {
-				if r.Method == http.MethodPut {
-					once.Do(func() { close(arrived) })
-					<-release
+				if r.Method == http.MethodPut && sentBefore.CompareAndSwap(-1, sent.Load()) && returned.Load() {
+					t.Error("the handlers have returned before the record is told")
 				}
 				return passes
 			})
-			e := protect(t, c, client.Middleware{Default: client.Route{MaxStoredBytes: 50}}, handler)
-			ended := make(chan got, 1)
+			e := protect(t, c, client.Middleware{Default: client.Route{MaxStoredBytes: 50}}, tc.handler, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					defer returned.Store(true)
+					next.ServeHTTP(countingWriter{rw, &sent}, r)
+				})
+			})
 			key := newKey()
-			go func() { ended <- e.charge(t, key) }()
-			<-arrived
-			select {
-			case early := <-ended:
-				t.Errorf("the answer ended before the record was told: %+v", early)
-			default:
+			first := e.charge(t, key)
+			if sentBefore.Load() != tc.before {
+				t.Errorf("%d bytes were sent before the completion, want %d", sentBefore.Load(), tc.before)
 			}
-			close(release)
-			first := <-ended
 			if first.err != nil || !strings.HasSuffix(first.body, "0123456789") || len(first.body)%10 != 0 {
 				t.Errorf("%+v", first)
 			}
+			returned.Store(false)
 			again := e.charge(t, key).wantReplay(t)
 			if omitted := len(first.body) > 50; omitted != (again.header.Get("Onceward-Body-Omitted") == "true") || !omitted && again.body != first.body {
 				t.Errorf("the replay is %+v", again)
@@ -139,6 +144,20 @@ func TestAResponseIsStoredBeforeItsLastByteIsSent(t *testing.T) {
 		})
 	}
 }
+
+// countingWriter counts the bytes of the body that pass.
+type countingWriter struct {
+	http.ResponseWriter
+
+	n *atomic.Int64
+}
+
+func (w countingWriter) Write(p []byte) (int, error) {
+	w.n.Add(int64(len(p)))
+	return w.ResponseWriter.Write(p)
+}
+
+func (w countingWriter) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
 // TestARecordHasWhatTheHandlerDecided breaks the delivery outside, in three
 // ways: the handler's own response is stored (B105).

@@ -137,7 +137,7 @@ func codeProvokers(t *testing.T, w *apitest.World) map[client.Code]func(*testing
 		},
 		client.ErrReauthenticate: func(t *testing.T) error {
 			token := textMember(t, w.Client(w.Tenant.Admin).Do(t, http.MethodPost, "/v1/auth/token", nil), "token")
-			return newClient(t, w, withKey(token)).Forget(t.Context(), "AAAAAAAAAAAAAAAAAAAAAA", 1, "a test", false)
+			return newClient(t, w, withKey(token)).Forget(t.Context(), client.Forget{ID: "AAAAAAAAAAAAAAAAAAAAAA", Fence: 1, Reason: "a test"})
 		},
 		client.ErrNotFound: func(t *testing.T) error {
 			_, err := newClient(t, w).Inspect(t.Context(), "AAAAAAAAAAAAAAAAAAAAAA")
@@ -185,11 +185,11 @@ func codeProvokers(t *testing.T, w *apitest.World) map[client.Code]func(*testing
 		},
 		client.ErrLeaseLive: func(t *testing.T) error {
 			_, acquired := held(t)
-			return admin(t).Forget(t.Context(), acquired.ID, acquired.Lease.Fence, "a test", false)
+			return admin(t).Forget(t.Context(), client.Forget{ID: acquired.ID, Fence: acquired.Lease.Fence, Reason: "a test"})
 		},
 		client.ErrRecordChanged: func(t *testing.T) error {
 			_, acquired := held(t)
-			return admin(t).Forget(t.Context(), acquired.ID, acquired.Lease.Fence-1, "a test", true)
+			return admin(t).Forget(t.Context(), client.Forget{ID: acquired.ID, Fence: acquired.Lease.Fence - 1, Reason: "a test", Force: true})
 		},
 		client.ErrNotUnknown: func(t *testing.T) error {
 			_, acquired := held(t)
