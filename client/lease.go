@@ -80,8 +80,9 @@ func (l *Lease) renewed(g Grant) {
 type leaseKey struct{}
 
 // LeaseFrom is the lease under which ctx runs: in a handler behind Middleware
-// and in a function of Do and Batch. ok is false where nothing protects it,
-// such as where Onceward was out of reach and Route.AllowUnprotected is set.
+// and in a function of Do and Batch. ok is false, and lease nil, where nothing
+// protects it, such as where a route lets a request without a key through, or
+// where Onceward was out of reach and Route.AllowUnprotected is set.
 func LeaseFrom(ctx context.Context) (lease *Lease, ok bool) {
 	lease, ok = ctx.Value(leaseKey{}).(*Lease)
 	return lease, ok
