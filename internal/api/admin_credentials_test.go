@@ -69,9 +69,17 @@ func TestARotatedCredentialGoesOnDedupingAndSoDoesASecondOne(t *testing.T) {
 	for _, secret := range []string{first.Secret, second.Secret, rotated.Secret} { // both work for the overlap
 		w.Client(secret).Begin(t, apitest.Charge(key)).Replay(t)
 	}
+	running := acquire(t, w.Client(first.Secret), newKey(t))
 	admin.Do(t, http.MethodDelete, "/v1/credentials/"+first.ID, nil).Expect(t, 204)
 	w.Client(first.Secret).Begin(t, apitest.Charge(key)).Problem(t, 401, "unauthenticated")
-	w.Client(rotated.Secret).Begin(t, apitest.Charge(key)).Replay(t)
+	w.Client(first.Secret).Complete(t, running, apitest.Object{"status": 201}).Problem(t, 401, "unauthenticated")
+	for _, secret := range []string{second.Secret, rotated.Secret} {
+		if got := w.Client(secret).Begin(t, apitest.Charge(key)).Replay(t); string(got.Response.Bytes()) != "paid" {
+			t.Errorf("replayed %+v, want what was stored under the revoked key", got)
+		}
+	}
+	// The lease is the namespace's: what ran under the revoked key is finished under another.
+	w.Client(second.Secret).Complete(t, running, apitest.Object{"status": 201}).Completion(t)
 
 	admin.Do(t, http.MethodPost, "/v1/credentials/"+second.ID+"/rotate", apitest.Object{"overlap_seconds": 0}).Expect(t, 201)
 	w.Client(second.Secret).Begin(t, apitest.Charge(key)).Problem(t, 401, "unauthenticated")
