@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/base64"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -86,25 +85,6 @@ func adminTable() []route {
 		}
 	}
 	return rows
-}
-
-// noteRefusal writes a refused administrative call to the tenant's audit
-// trail. Where it cannot be written the log has it.
-func (x *exchange) noteRefusal(err error) {
-	if x.route == nil || !x.route.admin || x.caller.Tenant == (auth.TenantID{}) {
-		return
-	}
-	kind := asProblem(err).Kind
-	if status := kind.Status(); status != http.StatusForbidden && status != http.StatusConflict {
-		return
-	}
-	entry := audit.Entry{
-		Tenant: uuid.UUID(x.caller.Tenant), Actor: x.caller.Actor(), Action: "call.refuse",
-		Object: audit.Object{Kind: "call", ID: x.routeName()}, After: map[string]string{"code": string(kind)},
-	}
-	if err := x.api.admin.Audit.Add(context.WithoutCancel(x.request.Context()), entry); err != nil {
-		x.api.logger.Warn("a refused call is not in the audit trail", slog.String("request_id", x.requestID), slog.Any("error", err))
-	}
 }
 
 // noteResponseRead writes to the audit trail that a stored response was looked

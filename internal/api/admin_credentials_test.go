@@ -1,15 +1,12 @@
 package api_test
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/onceward/onceward/internal/api/apitest"
 )
@@ -291,6 +288,9 @@ func TestTheTrailSaysWhoDidWhatAndNoSecret(t *testing.T) {
 	admin.Do(t, http.MethodDelete, "/v1/credentials/"+w.Tenant.Admin[4:20], nil).Problem(t, 409, "last_admin")
 	refused := w.Client(w.Tenant.Ops).Do(t, http.MethodPost, "/v1/credentials", apitest.Object{"name": "k2", "role": "admin"})
 	refused.Problem(t, 403, "forbidden")
+	for range 3 { // the trail is told once a minute
+		w.Client(w.Tenant.Ops).Do(t, http.MethodPost, "/v1/credentials", apitest.Object{"name": "k2", "role": "admin"}).Problem(t, 403, "forbidden")
+	}
 	held := acquire(t, w.Client(w.Tenant.Service), newKey(t))
 	w.Client(w.Tenant.Service).Complete(t, held, apitest.Object{"status": 200, "body": "a secret body"}).Expect(t, 200)
 	admin.Inspect(t, held.ID, "?include=response").Expect(t, 200)
@@ -354,51 +354,6 @@ func TestWhatCannotBeAuditedDoesNotHappen(t *testing.T) {
 	if got := admin.Do(t, http.MethodGet, "/v1/policy", nil).Header.Get("ETag"); got != `"1"` {
 		t.Errorf("the policy has the version %s", got)
 	}
-}
-
-// The application's own role may add to the trail and read it, and no more;
-// everywhere else it may work.
-func TestTheApplicationsRoleMayOnlyInsertIntoAndReadTheTrail(t *testing.T) {
-	t.Parallel()
-	w := apitest.New(t)
-	conn, err := w.Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	run := func(statement string) error {
-		_, err := conn.Exec(t.Context(), statement)
-		return err
-	}
-	must := func(statement string) {
-		t.Helper()
-		if err := run(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	role := "app_" + strings.ToLower(newKey(t)[4:20])
-	must("begin") // a role belongs to the whole server: it is rolled back
-	must("create role " + role)
-	must("select onceward_grant('" + role + "')")
-	must("create table made_later ()")
-	must("set local role " + role)
-	must("insert into audit (tenant_id, actor_kind, actor, action, object) select tenant_id, 'local', 'local', 'test.test', 'test' from audit limit 1")
-	must("update tenants set name = name")
-	must("delete from made_later")
-	for _, statement := range []string{"update audit set actor = 'x'", "delete from audit", "truncate audit"} {
-		must("savepoint s")
-		err := run(statement)
-		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "42501" {
-			t.Errorf("%s: %v, want permission denied", statement, err)
-		}
-		must("rollback to s")
-	}
-	// A tenant that is not being deleted keeps its trail.
-	var gone int
-	if err := conn.QueryRow(t.Context(), "select audit_forget($1, 100)", uuid.UUID(w.Tenant.ID)).Scan(&gone); err != nil || gone != 0 {
-		t.Errorf("%d entries went, %v", gone, err)
-	}
-	must("rollback")
 }
 
 func exec(t *testing.T, w *apitest.World, statement string, args ...any) {

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/onceward/onceward/internal/api/apitest"
 	"github.com/onceward/onceward/internal/auth"
@@ -272,6 +275,18 @@ func TestEveryOddTokenIs401(t *testing.T) {
 	}
 	if asked.Load() != 0 {
 		t.Error("the service asked at an address that a token names")
+	}
+	// What we have signed and is not so stands in the trail of the credential's
+	// own tenant, once, with the claim and nothing of the token.
+	wrong := map[string]int{}
+	for _, entry := range auditOf(t, w.Client(w.Tenant.Admin), "&action=token.refuse") {
+		after := entry.After.(map[string]any)
+		wrong[fmt.Sprint(*entry.Object.ID, " ", after["claim"], " ", after["times"])]++
+	}
+	service, admin := w.Tenant.Service[4:20], w.Tenant.Admin[4:20]
+	want := map[string]int{service + " tenant 1": 1, service + " role 1": 1, service + " namespace 1": 1, service + " aud 1": 1, admin + " role 1": 1}
+	if diff := cmp.Diff(wrong, want); diff != "" {
+		t.Errorf("the trail (-got +want):\n%s", diff)
 	}
 }
 

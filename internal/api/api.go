@@ -73,12 +73,13 @@ type Config struct {
 
 // API answers the public and the operator's listener of one process.
 type API struct {
-	baseURL string
-	auth    Authenticator
-	tenants Snapshots
-	keys    Keys
-	admin   Administration
-	signIns *signIns
+	baseURL  string
+	auth     Authenticator
+	tenants  Snapshots
+	keys     Keys
+	admin    Administration
+	signIns  *signIns
+	refusals *refusals
 
 	sessions  Sessions
 	analytics Analytics
@@ -107,7 +108,7 @@ func New(c Config) (*API, error) {
 		return nil, err
 	}
 	return &API{
-		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), sessions: c.Sessions, metrics: c.Metrics,
+		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), refusals: newRefusals(time.Now), sessions: c.Sessions, metrics: c.Metrics,
 		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs,
 		pages: pages, ready: newReadiness(c.Checks), logger: c.Logger,
 		nowFunc: time.Now,

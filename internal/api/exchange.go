@@ -94,6 +94,9 @@ func (x *exchange) authenticate() error {
 		caller, err = x.byToken()
 	}
 	if err != nil {
+		if m, ok := errors.AsType[*auth.MisfitError](err); ok {
+			x.noteMisfit(m)
+		}
 		return x.api.signIns.answer(err, remoteAddress(x.request))
 	}
 	caller.TraceID, caller.RequestID, caller.Address = traceID(x.request.Header), x.requestID, remoteAddress(x.request)

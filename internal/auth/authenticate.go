@@ -135,11 +135,27 @@ func (a *Authenticator) authenticateToken(ctx context.Context, text string) (Cal
 		return Caller{}, problem.Unavailable(err)
 	}
 	now := a.nowFunc()
-	if !found || known.refused || !now.Before(known.endsAt) || !c.fits(known.caller) {
+	if !found || known.refused || !now.Before(known.endsAt) {
 		return Caller{}, unauthenticated()
+	}
+	if claim := c.misfit(known.caller); claim != "" {
+		return Caller{}, unauthenticated().WithCause(&MisfitError{Caller: known.caller, Claim: claim})
 	}
 	a.uses.note(known.caller, now)
 	return known.caller, nil
+}
+
+// MisfitError is the cause of a refusal, for the audit trail: a token that we signed
+// names a credential that is not what the token says. The caller is the
+// credential as it is.
+type MisfitError struct {
+	Caller Caller
+	Claim  string // the first one that differs
+}
+
+// Error is for the log.
+func (m *MisfitError) Error() string {
+	return "the token's claim " + m.Claim + " is not what the credential has"
 }
 
 // Forget drops what is known of the credential in this process, so that the
@@ -148,6 +164,6 @@ func (a *Authenticator) authenticateToken(ctx context.Context, text string) (Cal
 func (a *Authenticator) Forget(id CredentialID) { a.credentials.Forget(id) }
 
 // unauthenticated is the one answer to every key that is not good.
-func unauthenticated() error {
+func unauthenticated() *problem.Error {
 	return problem.New(problem.Unauthenticated, "Send the header Authorization: Bearer with a valid API key of your tenant. A key that is mistyped, unknown, expired or revoked gets this same answer.")
 }

@@ -166,12 +166,22 @@ func (t *Tokens) verify(ctx context.Context, text string) (*claims, error) {
 	return &c, nil
 }
 
-// fits says whether the token tells of the caller as the database has it now.
-func (c *claims) fits(caller Caller) bool {
+// misfit names the claim that differs from the caller as the database has it
+// now; empty: none.
+func (c *claims) misfit(caller Caller) string {
 	namespace := ""
 	if caller.Namespace != (NamespaceID{}) {
 		namespace = caller.Namespace.String()
 	}
-	return c.Tenant == caller.Tenant.String() && c.Role == string(caller.Role) && c.Namespace == namespace &&
-		slices.Equal(c.Audience, jwt.ClaimStrings{tokenAudience})
+	switch {
+	case c.Tenant != caller.Tenant.String():
+		return "tenant"
+	case c.Role != string(caller.Role):
+		return "role"
+	case c.Namespace != namespace:
+		return "namespace"
+	case !slices.Equal(c.Audience, jwt.ClaimStrings{tokenAudience}):
+		return "aud"
+	}
+	return ""
 }

@@ -38,7 +38,7 @@ func (x *exchange) checkAnswer() {
 		return
 	}
 	for name := range x.Header {
-		if !framing(name) && !x.documents(name) {
+		if !framing(name) && !x.documents(name) && !x.isOfRate(name) {
 			x.fault("the header %s is not documented for this answer", name)
 		}
 	}
@@ -53,6 +53,12 @@ func (x *exchange) checkAnswer() {
 	if x.operation == nil && x.methods != nil {
 		x.checkAllow()
 	}
+}
+
+// isOfRate is for RateLimit and RateLimit-Policy, which stand on every answer of
+// a call that can be over its rate, and are described at one of them.
+func (x *exchange) isOfRate(header string) bool {
+	return (header == "Ratelimit" || header == "Ratelimit-Policy") && x.operation != nil && x.operation.Responses.Value("429") != nil
 }
 
 func (x *exchange) documents(header string) bool {

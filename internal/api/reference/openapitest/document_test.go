@@ -247,8 +247,10 @@ func TestEveryCallDocumentsWhatEveryCallCanAnswer(t *testing.T) {
 				t.Errorf("%s is a lease call and documents %s", o.OperationID, never)
 			}
 		}
-		if !underLease && !slices.Contains(codes, "suspended") {
-			t.Errorf("%s does not document suspended", o.OperationID)
+		for _, want := range []string{"suspended", "rate_limited"} {
+			if !underLease && !slices.Contains(codes, want) {
+				t.Errorf("%s does not document %s", o.OperationID, want)
+			}
 		}
 		if o.RequestBody != nil && !slices.Contains(codes, "request_too_large") {
 			t.Errorf("%s does not document request_too_large", o.OperationID)
