@@ -356,8 +356,10 @@ func TestReplaysAndConflictsAreLoggedWithoutTheirKeys(t *testing.T) {
 	replay.Key, replay.Status, replay.Age, replay.TraceID = "order-42-charge", 201, 2500*time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736"
 	replay.Record = uuid.UUID{}
 	conflict := c.event(Mismatch)
-	conflict.Key, conflict.Record = replay.Key, uuid.UUID{}
-	for _, e := range []Event{replay, conflict, c.event(Acquired), c.event(LateCompletion)} {
+	conflict.Key, conflict.Record, conflict.Status, conflict.Age = replay.Key, uuid.UUID{}, 402, 90*time.Second
+	busy := c.event(InProgress)
+	busy.Key, busy.Record, busy.Age = replay.Key, uuid.UUID{}, time.Second
+	for _, e := range []Event{replay, conflict, busy, c.event(Acquired), c.event(LateCompletion)} {
 		h.recorder.Note(e)
 	}
 	h.flush()
@@ -386,10 +388,11 @@ func TestReplaysAndConflictsAreLoggedWithoutTheirKeys(t *testing.T) {
 			"operation": "POST /v1/charges", "id": "AAAAAAAAAAAAAAAAAAAAAA", "key_prefix": "orde", "key_digest": digest,
 		}
 	}
-	first, second := common("idempotency.replay"), common("idempotency.conflict")
+	first, second, third := common("idempotency.replay"), common("idempotency.conflict"), common("idempotency.conflict")
 	first["original_status"], first["age_seconds"], first["trace_id"] = 201.0, 2.5, replay.TraceID
-	second["kind"] = "mismatch"
-	h.same("lines", lines, []map[string]any{first, second})
+	second["kind"], second["original_status"], second["age_seconds"] = "mismatch", 402.0, 90.0
+	third["kind"], third["age_seconds"] = "in_progress", 1.0
+	h.same("lines", lines, []map[string]any{first, second, third})
 }
 
 // Whoever has the log alone cannot try guesses at a key on its digest: it takes

@@ -82,6 +82,6 @@ type Event struct {
 	Caller     string // or empty
 	Key        string
 	Attempt    int           // of the record; 0 where it was not said
-	Status     int           // of a replay the stored one, of a late completion the one it tried to store; else 0
-	Age        time.Duration // of a replay: since the record was created
+	Status     int           // of a replay, or a mismatch with what is completed, the stored one; of a late completion the one it tried to store; else 0
+	Age        time.Duration // of a replay or a 409: since the record was created
 }

@@ -51,7 +51,7 @@ type ListedEvent struct {
 	TraceID    string         // or empty
 	Status     int            // 0 where there is none
 	Attempt    int            // 0 where it was not said
-	Age        *time.Duration // of a replay
+	Age        *time.Duration // of a replay or a 409
 }
 
 // Events lists single events of the last seven days. Kinds: invalid_request,

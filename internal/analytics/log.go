@@ -51,11 +51,13 @@ func (r *Recorder) logEvents(ctx context.Context, events []noted) {
 		if tenant := r.tenantOf(ctx, e.Tenant, secrets); tenant != nil {
 			record.AddAttrs(slog.String("key_digest", keyDigest(tenant.Secret, e.Key)))
 		}
-		if e.Outcome == Replay {
-			record.AddAttrs(slog.Int("original_status", e.Status), slog.Float64("age_seconds", e.Age.Seconds()))
-		} else {
+		if e.Outcome != Replay {
 			record.AddAttrs(slog.String("kind", e.Outcome.String()))
 		}
+		if e.Status != 0 {
+			record.AddAttrs(slog.Int("original_status", e.Status))
+		}
+		record.AddAttrs(slog.Float64("age_seconds", e.Age.Seconds()))
 		if e.TraceID != "" {
 			record.AddAttrs(slog.String("trace_id", e.TraceID))
 		}

@@ -130,7 +130,7 @@ func copyEvents(ctx context.Context, tx pgx.Tx, events []noted) error {
 		pgx.CopyFromSlice(len(events), func(i int) ([]any, error) {
 			e := events[i]
 			var age *time.Duration
-			if e.Outcome == Replay {
+			if e.Outcome == Replay || e.Outcome.conflict() {
 				age = &e.Age
 			}
 			return []any{

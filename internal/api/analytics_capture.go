@@ -32,11 +32,11 @@ func (c Capture) ObserveBegin(caller auth.Caller, o keys.BeginObservation) {
 		e.Outcome, e.Record, e.Attempt = analytics.Replay, outcome.ID, outcome.Attempt
 		e.Age, e.Status = outcome.Age, outcome.Response.Status
 	case keys.InProgress:
-		e.Outcome, e.Record, e.Attempt = analytics.InProgress, outcome.ID, outcome.Attempt
+		e.Outcome, e.Record, e.Attempt, e.Age = analytics.InProgress, outcome.ID, outcome.Attempt, outcome.Age
 	case keys.Mismatch:
-		e.Outcome, e.Record = analytics.Mismatch, outcome.ID
+		e.Outcome, e.Record, e.Age, e.Status = analytics.Mismatch, outcome.ID, outcome.Age, outcome.Stored
 	case keys.Unknown:
-		e.Outcome, e.Record, e.Attempt = analytics.Unknown, outcome.ID, outcome.Attempt
+		e.Outcome, e.Record, e.Attempt, e.Age = analytics.Unknown, outcome.ID, outcome.Attempt, outcome.Age
 	}
 	c.Recorder.Note(e)
 	c.Next.ObserveBegin(caller, o)

@@ -20,7 +20,7 @@ type eventBody struct {
 	Credential     string   `json:"credential"`
 	TraceID        *string  `json:"trace_id"`
 	Attempt        *int     `json:"attempt"`
-	AgeSeconds     *float64 `json:"age_seconds"`     // of a replay
+	AgeSeconds     *float64 `json:"age_seconds"`     // of a replay or a 409
 	OriginalStatus *int     `json:"original_status"` // of a replay the stored one, of a late completion the one it tried to store
 }
 

@@ -59,6 +59,7 @@ type InProgress struct {
 	Attempt        int
 	LeaseExpiresAt time.Time
 	RetryAfter     time.Duration // whole seconds, 1 to 30, jittered
+	Age            time.Duration // of the record, as of a Replay
 
 	fence int64 // of the attempt that was seen; a wait ends when it changes
 }
@@ -68,12 +69,16 @@ type Mismatch struct {
 	ID      ID
 	Differs []string // of operation, method, path, query, body; or fingerprint
 	Status  int      // the policy's: 409, 422 or 400
+
+	Age    time.Duration // of the record, as of a Replay
+	Stored int           // the status of the stored response; 0 where there is none
 }
 
 // Unknown says: an earlier attempt may have done the work, and the record holds.
 type Unknown struct {
 	ID      ID
 	Attempt int
+	Age     time.Duration // of the record, as of a Replay
 }
 
 func (Acquired) outcome()   {}

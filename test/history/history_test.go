@@ -141,7 +141,9 @@ func (r *run) make(t *testing.T, callsPerWorker int, seed uint64) []porcupine.Op
 		})
 	}
 	for part := 1; part < parts; part++ {
-		processtest.Eventually(t, "the next part of the calls is made", func() bool { return t.Failed() || r.size() > part*workers*callsPerWorker/parts })
+		for made := r.size(); made <= part*workers*callsPerWorker/parts && !t.Failed(); made = r.size() {
+			processtest.Eventually(t, "another call is answered", func() bool { return t.Failed() || r.size() > made })
+		}
 		if part != parts/3 && part != 2*parts/3 {
 			r.cutOff(t)
 			continue
