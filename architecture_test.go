@@ -115,7 +115,7 @@ func fences() []fence {
 		// The pool is a handle that constructors pass on; statements are not.
 		{
 			"github.com/jackc/pgx/v5/pgxpool",
-			slices.Concat(domainFolders(), []string{"internal/postgres", "internal/worker", "cmd", "bench"}),
+			slices.Concat(domainFolders(), []string{"internal/postgres", "internal/worker", "internal/telemetry", "cmd", "bench"}),
 			nil,
 			"take what the domain offers: SQL ends there",
 		},

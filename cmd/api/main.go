@@ -56,7 +56,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return printConfig(cfg, stdout)
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
-	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api"})
+	metrics := telemetry.NewMetrics()
+	pool, err := postgres.Open(ctx, postgres.Config{
+		URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(metrics),
+	})
 	if err != nil && ctx.Err() != nil && word != "migrate" {
 		return nil // told to end before it had begun
 	}
@@ -67,7 +70,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if word == "migrate" {
 		return postgres.Migrate(ctx, pool, logger)
 	}
-	return serve(ctx, cfg, pool, logger)
+	return serve(ctx, cfg, pool, metrics, logger)
 }
 
 func isHelp(word string) bool {

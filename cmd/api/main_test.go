@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -302,6 +303,18 @@ func TestItIsReadyOnceItIsMigratedAndNoSooner(t *testing.T) {
 	})
 }
 
+// figure is the value of a series without labels.
+func figure(t *testing.T, metrics, name string) float64 {
+	t.Helper()
+	_, after, _ := strings.Cut(metrics, "\n"+name+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
 func TestABeginIsAnsweredCountedAndKeptOutOfTheOperatorsListener(t *testing.T) {
 	t.Parallel()
 	databaseURL := postgrestest.NewURL(t)
@@ -332,10 +345,23 @@ func TestABeginIsAnsweredCountedAndKeptOutOfTheOperatorsListener(t *testing.T) {
 	for _, line := range []string{
 		`onceward_begins_total{outcome="acquired"} 1`, `onceward_begins_total{outcome="replay"} 2`,
 		`onceward_begins_total{outcome="mismatch"} 0`, `onceward_replay_age_seconds_count 2`,
+		`onceward_http_requests_total{class="2xx",route="POST /v1/keys"} 3`, `onceward_http_request_duration_seconds_count{route="POST /v1/keys"} 3`,
+		`onceward_http_requests_total{class="2xx",route="PUT /v1/keys/{id}/response"} 1`,
+		`onceward_batch_entries_sum{kind="complete"} 1`, `onceward_batch_duration_seconds_count{kind="complete"} 1`, `onceward_batch_entries_sum{kind="lease"} 0`,
+		`onceward_queue_length{kind="begin"} 0`, `onceward_queue_refused_total{kind="read"} 0`, `onceward_queue_limit 8192`,
+		`onceward_conflicts_total{code="in_progress"} 0`, `onceward_store_errors_total{kind="connection"} 0`, `onceward_analytics_events_dropped_total 0`,
 	} {
 		if !strings.Contains(metrics, "\n"+line+"\n") {
 			t.Errorf("/metrics has no line %s", line)
 		}
+	}
+	for _, name := range []string{"onceward_pool_connections{state=\"acquired\"}", "onceward_pool_max_connections", "onceward_pool_wait_seconds_total"} {
+		if !strings.Contains(metrics, "\n"+name+" ") {
+			t.Errorf("/metrics has no %s", name)
+		}
+	}
+	if hits, misses := figure(t, metrics, "onceward_replay_cache_hits_total"), figure(t, metrics, "onceward_replay_cache_misses_total"); hits+misses != 3 || misses < 2 {
+		t.Errorf("%v hits and %v misses of the cache, want one look-up for each of three begins, the first two in vain", hits, misses)
 	}
 	for _, url := range []string{i.URL + "/metrics", i.OpsURL + "/v1/keys"} {
 		if got := call(t, http.MethodGet, url, c.key.Reveal(), ""); got.status != http.StatusNotFound {

@@ -36,7 +36,7 @@ const poolCloseTimeout = time.Second
 // migrates: until somebody has, /readyz says no.
 //
 //nolint:funlen // the wiring of one process, in the order in which it ends
-func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Logger) error {
+func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemetry.Metrics, logger *slog.Logger) error {
 	setMemory(cfg)
 	authenticator, err := auth.NewAuthenticator(pool)
 	if err != nil {
@@ -46,7 +46,6 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 	if err != nil {
 		return fmt.Errorf("set up tenants: %w", err)
 	}
-	metrics := telemetry.NewMetrics()
 	log := audit.NewLog(pool)
 	signed, err := newTokens(cfg, pool, log)
 	if err != nil {
@@ -85,10 +84,12 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 		Tenants:   tenantService,
 		Admission: limiter,
 		Observer:  api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
+		Batches:   batches{metrics.Batches(keys.BatchKinds()...)},
 		Logger:    logger,
 
 		CacheBytes: cacheBytes(cfg.ReplayCacheMiB),
 	})
+	watch(metrics, pool, keyService)
 	defer keyService.Close() // after the listeners: what they took is answered
 	var recording sync.WaitGroup
 	recording.Go(func() { authenticator.RecordUses(ctx, logger) })
@@ -116,6 +117,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Log
 			Analytics: analytics.NewService(pool),
 			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Logger: logger}), desk},
 			Metrics:   metrics.Handler(logger),
+			Requests:  metrics,
 			Jobs:      jobs,
 			Checks:    checks(pool),
 			Logger:    logger,

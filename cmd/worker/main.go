@@ -43,7 +43,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return err
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
-	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker"})
+	metrics := telemetry.NewWorkerMetrics()
+	failed := metrics.StoreErrors(postgres.ErrorKinds()...)
+	pool, err := postgres.Open(ctx, postgres.Config{
+		URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker",
+		OnError: func(kind postgres.ErrorKind) { failed(string(kind)) },
+	})
 	if err != nil && ctx.Err() != nil {
 		return nil // told to end before it had begun
 	}
@@ -51,5 +56,6 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return err
 	}
 	defer pool.Close()
-	return serve(ctx, cfg, pool, logger)
+	metrics.WatchPool(pool)
+	return serve(ctx, cfg, pool, metrics, logger)
 }

@@ -34,8 +34,7 @@ const (
 
 // serve wires one process together and works until ctx ends. It never
 // migrates: until somebody has, it waits and /readyz says no.
-func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, logger *slog.Logger) error {
-	metrics := telemetry.NewWorkerMetrics()
+func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemetry.WorkerMetrics, logger *slog.Logger) error {
 	pause := cfg.PrunePause
 	if pause == 0 {
 		pause = -1 // none, where pruning takes zero for its default

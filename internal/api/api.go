@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/onceward/onceward/internal/api/reference"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/telemetry"
 	"github.com/onceward/onceward/internal/tenants"
 )
 
@@ -69,6 +71,10 @@ type Config struct {
 	// Checks decide /readyz together with whether the process is draining.
 	Checks []Check
 	Logger *slog.Logger // nil: discarded
+	// Requests counts what is answered, and Tracer makes a span of each request;
+	// nil: nothing is counted, and there are no spans.
+	Requests *telemetry.Metrics
+	Tracer   trace.Tracer
 }
 
 // API answers the public and the operator's listener of one process.
@@ -91,6 +97,10 @@ type API struct {
 	ready  *readiness
 	logger *slog.Logger
 
+	requests  *telemetry.Metrics      // nil: nothing is counted
+	unmatched *telemetry.RouteMetrics // of requests without a route; nil as above
+	tracer    trace.Tracer            // nil: no spans
+
 	nowFunc func() time.Time // measures latency only
 }
 
@@ -107,12 +117,16 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{
+	a := &API{
 		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), refusals: newRefusals(time.Now), sessions: c.Sessions, metrics: c.Metrics,
 		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs,
 		pages: pages, ready: newReadiness(c.Checks), logger: c.Logger,
-		nowFunc: time.Now,
-	}, nil
+		requests: c.Requests, tracer: c.Tracer, nowFunc: time.Now,
+	}
+	if c.Requests != nil {
+		a.unmatched = c.Requests.Route(unmatched)
+	}
+	return a, nil
 }
 
 // Public is the handler of the public listener.

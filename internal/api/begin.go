@@ -65,6 +65,7 @@ func (r *beginRequest) decode(x *exchange) (err error) {
 	r.waitSeconds, r.waits = preferredWait(x.request.Header)
 	r.asMessage = wantsMessage(x.request.Header)
 	r.begin, err = decodeBegin(x.body)
+	x.operation = r.begin.Operation
 	return err
 }
 
@@ -97,7 +98,7 @@ func (b beginAnswer) send(x *exchange) error {
 		x.Header().Set("Location", "/v1/keys/"+o.ID.String())
 		return x.writeObject(http.StatusCreated, func(out *object) { acquiredMembers(out, o) })
 	case keys.Replay:
-		x.outcome = "replay"
+		x.outcome, x.replayAge = "replay", o.Age
 		x.Header().Set("Idempotent-Replay", "true")
 		if b.asMessage {
 			return sendReplayMessage(x, o)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward/internal/problem"
 )
@@ -32,26 +33,49 @@ func (x *exchange) end() {
 			x.fail(err)
 		}
 	}
-	x.log()
+	latency := x.api.nowFunc().Sub(x.started)
+	x.count(latency)
+	x.log(latency)
+	x.endSpan()
 	if abort {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-func (x *exchange) log() {
+// count adds the request to the figures of its route.
+func (x *exchange) count(latency time.Duration) {
+	figures := x.api.unmatched
+	if x.route != nil {
+		figures = x.route.figures
+	}
+	if figures != nil {
+		figures.Observe(x.status, x.outcome, latency)
+	}
+}
+
+func (x *exchange) log(latency time.Duration) {
 	level := slog.LevelInfo
 	if x.route != nil && x.route.page != nil {
 		level = slog.LevelDebug // probes and scrapes come by the clock
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 14)
 	attrs = append(attrs,
 		slog.String("request_id", x.requestID),
 		slog.String("route", x.routeName()),
 		slog.Int("status", x.status),
-		slog.Duration("latency", x.api.nowFunc().Sub(x.started)),
+		slog.Duration("latency", latency),
 	)
 	if x.outcome != "" {
 		attrs = append(attrs, slog.String("outcome", x.outcome))
+	}
+	if x.operation != nil {
+		attrs = append(attrs, slog.String("operation", shortened(*x.operation)))
+	}
+	if x.outcome == "replay" {
+		attrs = append(attrs, slog.Duration("replay_age", x.replayAge))
+	}
+	if spent := x.databaseNanos.Load(); spent > 0 {
+		attrs = append(attrs, slog.Duration("database_time", time.Duration(spent)))
 	}
 	if x.caller.Credential != "" {
 		attrs = append(attrs,
@@ -60,7 +84,7 @@ func (x *exchange) log() {
 			slog.String("role", string(x.caller.Role)),
 		)
 	}
-	if x.caller.TraceID != "" {
+	if x.caller.TraceID != "" && x.span == nil { // else the logger knows it
 		attrs = append(attrs, slog.String("trace_id", x.caller.TraceID))
 	}
 	if x.failure != nil {
@@ -73,10 +97,13 @@ func (x *exchange) log() {
 // routeName is the template that matched, such as PUT /v1/keys/{id}/response.
 func (x *exchange) routeName() string {
 	if x.route == nil {
-		return "unmatched"
+		return unmatched
 	}
-	return x.route.method + " " + x.route.pattern
+	return x.route.name
 }
+
+// unmatched stands in figures, spans and the log for every address that is not there.
+const unmatched = "unmatched"
 
 // traceID is the trace id of a W3C traceparent (Trace Context, section 3.2),
 // or empty where none was sent or it is not valid.

@@ -56,23 +56,32 @@ func TestTheLogHasOneEventPerRequestAndNoSecret(t *testing.T) {
 	ids := map[string]bool{}
 	for line := range strings.Lines(book.all()) {
 		var e struct {
-			Level      string  `json:"level"`
-			Msg        string  `json:"msg"`
-			Route      string  `json:"route"`
-			Outcome    string  `json:"outcome"`
-			Role       string  `json:"role"`
-			Tenant     string  `json:"tenant"`
-			Credential string  `json:"credential"`
-			TraceID    string  `json:"trace_id"`
-			RequestID  string  `json:"request_id"`
-			Status     int     `json:"status"`
-			Latency    float64 `json:"latency"`
+			Level      string   `json:"level"`
+			Msg        string   `json:"msg"`
+			Route      string   `json:"route"`
+			Outcome    string   `json:"outcome"`
+			Role       string   `json:"role"`
+			Tenant     string   `json:"tenant"`
+			Credential string   `json:"credential"`
+			TraceID    string   `json:"trace_id"`
+			RequestID  string   `json:"request_id"`
+			Status     int      `json:"status"`
+			Latency    float64  `json:"latency"`
+			Operation  string   `json:"operation"`
+			ReplayAge  *float64 `json:"replay_age"`
+			Database   float64  `json:"database_time"`
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
 		if e.Msg != "request" {
 			continue
+		}
+		if replayed := e.Outcome == "replay"; replayed != (e.ReplayAge != nil) || (e.Operation != "") != (e.Route == "POST /v1/keys" && e.Role != "") {
+			t.Errorf("event %s: an operation belongs to a begin, a replay age to a replay", line)
+		}
+		if (e.Outcome == "acquired" || e.Outcome == "completed" || e.Outcome == "in_progress") && (e.Database <= 0 || e.Database > e.Latency) {
+			t.Errorf("event %s has no database time within its latency", line)
 		}
 		if e.Latency <= 0 || e.RequestID == "" || ids[e.RequestID] {
 			t.Errorf("event %s has no latency or no id of its own", line)

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
@@ -35,9 +37,14 @@ type exchange struct {
 	isMessage bool // the body is application/http
 
 	// What the request event says at the end.
-	status  int    // 0 until the header is sent
-	outcome string // acquired, replay, a problem's code; empty where the status says it all
-	failure error  // what a 5xx was about; logged, never sent
+	status    int           // 0 until the header is sent
+	outcome   string        // acquired, replay, a problem's code; empty where the status says it all
+	operation *string       // as a begin named it; nil where none did
+	replayAge time.Duration // of what was replayed
+	failure   error         // what a 5xx was about; logged, never sent
+
+	databaseNanos atomic.Int64 // what the request waited for the database, where known
+	span          trace.Span   // nil: not traced
 }
 
 func newExchange(a *API, w http.ResponseWriter, r *http.Request) *exchange {
@@ -58,6 +65,7 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 // in its path.
 func (x *exchange) enter(r *http.Request, row *route) {
 	x.request, x.route = r, row
+	x.startSpan(row.name)
 }
 
 // admit makes the checks of the wire contract, section 1, in its order, from
@@ -99,7 +107,8 @@ func (x *exchange) authenticate() error {
 		}
 		return x.api.signIns.answer(err, remoteAddress(x.request))
 	}
-	caller.TraceID, caller.RequestID, caller.Address = traceID(x.request.Header), x.requestID, remoteAddress(x.request)
+	caller.TraceID, caller.RequestID, caller.Address = x.traceID(), x.requestID, remoteAddress(x.request)
+	caller.DatabaseNanos = &x.databaseNanos
 	x.caller = caller
 	return nil
 }

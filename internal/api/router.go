@@ -25,6 +25,10 @@ func newRouter(a *API, listener Listener) *router {
 		if row.listener != listener {
 			continue
 		}
+		row.name = row.method + " " + row.pattern
+		if a.requests != nil {
+			row.figures = a.requests.Route(row.name)
+		}
 		h := row.handler(a)
 		r.mux.Method(row.method, row.pattern, h)
 		if row.method == http.MethodGet {
@@ -47,8 +51,9 @@ func (row *route) handler(a *API) http.Handler {
 	if row.page != nil {
 		page := row.page(a)
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			exchangeOf(w).enter(req, row)
-			page.ServeHTTP(w, req)
+			x := exchangeOf(w)
+			x.enter(req, row)
+			page.ServeHTTP(w, x.request)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -56,7 +61,7 @@ func (row *route) handler(a *API) http.Handler {
 		x.enter(req, row)
 		err := x.admit() //nolint:contextcheck // it has the request's
 		if err == nil {
-			err = row.call(req.Context(), x)
+			err = row.call(x.request.Context(), x)
 		}
 		if err != nil {
 			x.noteRefusal(err) //nolint:contextcheck // the audit entry outlives a client that has gone

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/telemetry"
 )
 
 // Listener is one of the two addresses that a process listens on.
@@ -43,6 +44,10 @@ type route struct {
 	call func(context.Context, *exchange) error
 	// page is open to everybody and checks nothing.
 	page func(*API) http.Handler
+
+	// Set by the router that serves the row.
+	name    string                  // method and pattern
+	figures *telemetry.RouteMetrics // nil: nobody counts
 }
 
 // table is every route of both listeners. GET routes answer HEAD too.

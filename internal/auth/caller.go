@@ -7,6 +7,7 @@ package auth
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -64,6 +65,9 @@ type Caller struct {
 	// TraceID is the W3C trace id of the request, 32 hex digits, or empty. It
 	// is kept with the attempt so that a record leads back to its trace.
 	TraceID string
+	// DatabaseNanos is where those who wait for the database on behalf of the
+	// request add how many nanoseconds they did; nil: nobody asks.
+	DatabaseNanos *atomic.Int64
 	// Suspended is the operator's reason where the tenant is suspended; the
 	// adapter refuses most calls, the calls on a held lease go on.
 	Suspended *string

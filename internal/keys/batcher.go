@@ -44,6 +44,7 @@ type batcher[E entrant, R any] struct {
 	// a batch.
 	alone   sender
 	nowFunc func() time.Time
+	watch   watch
 	done    chan struct{} // closed when the goroutine has ended
 }
 
@@ -62,9 +63,9 @@ type answer[R any] struct {
 	err    error
 }
 
-func newBatcher[E entrant, R any](own *session, alone sender, nowFunc func() time.Time, run func(context.Context, sender, []E) ([]R, error)) *batcher[E, R] {
+func newBatcher[E entrant, R any](own *session, alone sender, nowFunc func() time.Time, w watch, run func(context.Context, sender, []E) ([]R, error)) *batcher[E, R] {
 	b := &batcher[E, R]{
-		queue: newQueue[E, R](), session: own, runFunc: run, alone: alone, nowFunc: nowFunc, done: make(chan struct{}),
+		queue: newQueue[E, R](), session: own, runFunc: run, alone: alone, nowFunc: nowFunc, watch: w, done: make(chan struct{}),
 	}
 	go b.work()
 	return b
@@ -151,7 +152,7 @@ func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 	for i, t := range tasks {
 		entries[i] = t.entry
 	}
-	results, err := b.run(entries)
+	results, err := b.run(tasks, entries)
 	locked := postgres.IsLockNotAvailable(err)
 	if locked {
 		*patience--
@@ -181,12 +182,17 @@ func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 // run repeats a batch as it was while its outcome is unknown, or a deadlock
 // ended it. A row that then carries an entry's own owner, or its completion's
 // own digest, is that entry's success.
-func (b *batcher[E, R]) run(entries []E) (results []R, err error) {
-	ctx := context.Background()
+func (b *batcher[E, R]) run(tasks []*task[E, R], entries []E) (results []R, err error) {
+	ctx, span := b.span(tasks)
+	if b.watch.observer != nil {
+		began := b.nowFunc()
+		defer func() { b.watch.observer.ObserveBatch(b.watch.kind, len(entries), b.nowFunc().Sub(began)) }()
+	}
 	err = repeat(ctx, b.nowFunc, func() (err error) {
 		results, err = b.runFunc(ctx, b.session, entries)
 		return err
 	})
+	endSpan(span, err)
 	return results, err
 }
 
@@ -227,6 +233,7 @@ type queue[E entrant, R any] struct {
 	waiting map[auth.TenantID][]*task[E, R]
 	turns   []auth.TenantID // the tenants that wait, next turn first
 	size    int
+	refused int64 // since it was made
 	closed  bool
 }
 
@@ -247,6 +254,7 @@ func (q *queue[E, R]) push(t *task[E, R]) error {
 	case q.closed:
 		return problem.Unavailable(errors.New("the process is stopping"))
 	case q.size >= maxQueued || len(mine) >= maxQueuedPerTenant:
+		q.refused++
 		return problem.Unavailable(errors.New("the queue is full"))
 	}
 	if len(mine) == 0 {

@@ -93,7 +93,7 @@ func TestAClosedBatcherAnswersWhatItHoldsAndRefusesTheRest(t *testing.T) {
 	h := setup(t)
 	release := make(chan struct{})
 	var taken atomic.Int32
-	b := newBatcher(newSession(h.pool), pooled{h.pool}, time.Now, func(_ context.Context, _ sender, entries []ref) ([]int, error) {
+	b := newBatcher(newSession(h.pool), pooled{h.pool}, time.Now, watch{}, func(_ context.Context, _ sender, entries []ref) ([]int, error) {
 		taken.Add(int32(len(entries)))
 		<-release
 		return make([]int, len(entries)), nil

@@ -75,7 +75,7 @@ func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
 	}
 	for range maxRounds {
 		if e.refusal == nil {
-			made, err := s.inserts.do(ctx, e)
+			made, err := ask(ctx, s, s.inserts, e, e.by.DatabaseNanos)
 			if err != nil {
 				return nil, translate(err)
 			}
@@ -84,7 +84,7 @@ func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
 			}
 		}
 		generation := s.replays.before()
-		seen, err := s.reads.do(ctx, e.ref)
+		seen, err := ask(ctx, s, s.reads, e.ref, e.by.DatabaseNanos)
 		if err != nil {
 			return nil, translate(err)
 		}
@@ -140,7 +140,11 @@ func (s *Service) beginRound(ctx context.Context, entries []*entry, results []re
 	for n, i := range pending {
 		sorted[n] = entries[i]
 	}
+	began := s.nowFunc()
 	made, rows, err := s.insertThenRead(ctx, sorted)
+	if spent := sorted[0].by.DatabaseNanos; spent != nil {
+		spent.Add(int64(s.nowFunc().Sub(began)))
+	}
 	for n, i := range pending {
 		switch {
 		case err != nil:

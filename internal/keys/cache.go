@@ -42,6 +42,8 @@ type replays struct {
 	echo    atomic.Pointer[echo]    // the last one heard; nil: none, or the listener was lost
 	nowFunc func() time.Time
 
+	hits, misses atomic.Int64 // of lookup
+
 	mu         sync.Mutex
 	generation uint64 // guarded by mu; raised by every invalidation and gap
 }
@@ -69,6 +71,16 @@ func newReplays(maxBytes int64, nowFunc func() time.Time) *replays {
 // lookup returns a completed record with the database's clock of now; nil
 // where the database has to be asked.
 func (p *replays) lookup(at ref) *row {
+	r := p.find(at)
+	if r == nil {
+		p.misses.Add(1)
+		return nil
+	}
+	p.hits.Add(1)
+	return r
+}
+
+func (p *replays) find(at ref) *row {
 	heard := p.echo.Load()
 	if p.rows == nil || heard == nil {
 		return nil

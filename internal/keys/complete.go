@@ -46,7 +46,7 @@ func (s *Service) Complete(ctx context.Context, caller auth.Caller, req Complete
 		return Completion{}, err
 	}
 	for range maxRounds {
-		after, err := s.completes.do(ctx, c)
+		after, err := ask(ctx, s, s.completes, c, caller.DatabaseNanos)
 		if err != nil {
 			return Completion{}, translate(err)
 		}

@@ -149,7 +149,7 @@ func (s *Service) policyOf(ctx context.Context, h held) (tenants.Policy, error) 
 // this call on an open record; everywhere else all lease calls answer alike.
 func (s *Service) change(ctx context.Context, call *leaseCall, whereOpen func() error) (leased, error) {
 	for range maxRounds {
-		after, err := s.leases.do(ctx, call)
+		after, err := ask(ctx, s, s.leases, call, call.by.DatabaseNanos)
 		if err != nil {
 			return leased{}, translate(err)
 		}

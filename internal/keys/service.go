@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/tenants"
@@ -28,7 +29,11 @@ type Config struct {
 	Observer Observer // nil: nobody is told
 	// Admission limits new records; nil: there is no limit.
 	Admission Admission
-	Logger    *slog.Logger // nil: discarded
+	// Batches is told of each batch, and Tracer makes a span of each that carries
+	// a traced request; nil: nobody is told, and there are no spans.
+	Batches BatchObserver
+	Tracer  trace.Tracer
+	Logger  *slog.Logger // nil: discarded
 	// PollInterval is how often the records that somebody waits for are looked
 	// at; zero means 50 ms. One statement for all of them.
 	PollInterval time.Duration
@@ -84,10 +89,11 @@ func New(c Config) *Service {
 		nowFunc:      time.Now,
 	}
 	pool := pooled(*st)
-	s.inserts = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(insert))
-	s.reads = newBatcher(newSession(c.Pool), pool, s.nowFunc, readRows)
-	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(complete))
-	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, sorted(runLeaseCalls))
+	watching := func(k BatchKind) watch { return watch{kind: k, observer: c.Batches, tracer: c.Tracer} }
+	s.inserts = newBatcher(newSession(c.Pool), pool, s.nowFunc, watching(BatchBegins), sorted(insert))
+	s.reads = newBatcher(newSession(c.Pool), pool, s.nowFunc, watching(BatchReads), readRows)
+	s.completes = newBatcher(newSession(c.Pool), pool, s.nowFunc, watching(BatchCompletes), sorted(complete))
+	s.leases = newBatcher(newSession(c.Pool), pool, s.nowFunc, watching(BatchLeases), sorted(runLeaseCalls))
 	s.listen(c)
 	s.feed = newFeed(s.admin(), c.Logger, s.nowFunc)
 	return s

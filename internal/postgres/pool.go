@@ -67,6 +67,11 @@ type Config struct {
 
 	// Tracer sees every statement. Nil traces nothing.
 	Tracer pgx.QueryTracer
+
+	// OnError is told of every statement, pipeline and connection that failed,
+	// also where it is tried again with success. It must not block. Nil: nobody
+	// is told.
+	OnError func(kind ErrorKind)
 }
 
 // Open connects to the database and answers once it has answered: a pool that
@@ -131,9 +136,7 @@ func parse(cfg Config) (*pgxpool.Config, error) {
 	}
 	maps.Copy(conn.RuntimeParams, cfg.RuntimeParams)
 	conn.RuntimeParams["timezone"] = "UTC"
-	if cfg.Tracer != nil {
-		conn.Tracer = cfg.Tracer
-	}
+	conn.Tracer = tracer(cfg)
 	if conn.ValidateConnect != nil {
 		leaveReadOnlyServers(conn)
 	}

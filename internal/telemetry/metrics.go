@@ -1,13 +1,12 @@
 package telemetry
 
 import (
-	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/onceward/onceward/internal/problem"
 )
 
 // BeginOutcome is the label of an answered begin. The six of them add up to all
@@ -37,7 +36,7 @@ func (o BeginOutcome) String() string {
 // Metrics are the figures of one process. It is safe for use by many
 // goroutines and never blocks.
 type Metrics struct {
-	registry *prometheus.Registry
+	process
 
 	begins          [beginOutcomes]prometheus.Counter
 	takeovers       prometheus.Counter
@@ -46,6 +45,7 @@ type Metrics struct {
 	replayAges      prometheus.Histogram
 	requests        *prometheus.CounterVec
 	latencies       *prometheus.HistogramVec
+	conflicts       map[problem.Kind]prometheus.Counter
 }
 
 // NewMetrics makes the figures, all at zero, in a registry of their own beside
@@ -56,7 +56,8 @@ func NewMetrics() *Metrics {
 		Help: "Begins answered, by outcome.",
 	}, []string{"outcome"})
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
+		process:   newProcess(),
+		conflicts: make(map[problem.Kind]prometheus.Counter),
 		takeovers: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "onceward_takeovers_total",
 			Help: "Begins that acquired a record whose lease had lapsed. They are among the acquired ones.",
@@ -84,14 +85,20 @@ func NewMetrics() *Metrics {
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"route"}),
 	}
+	conflicts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "onceward_conflicts_total",
+		Help: "Requests answered 409, by code of the problem. Entries of a batch are in onceward_begins_total alone.",
+	}, []string{"code"})
+	for _, e := range problem.Table() {
+		if e.Status == http.StatusConflict {
+			m.conflicts[e.Kind] = conflicts.WithLabelValues(string(e.Kind))
+		}
+	}
 	for o := range beginOutcomes {
 		m.begins[o] = begins.WithLabelValues(o.String())
 	}
 	m.registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector(),
-		begins, m.takeovers, m.lateCompletions, m.corruptRecords, m.replayAges, m.requests, m.latencies,
+		begins, conflicts, m.takeovers, m.lateCompletions, m.corruptRecords, m.replayAges, m.requests, m.latencies,
 	)
 	return m
 }
@@ -110,28 +117,3 @@ func (m *Metrics) LateCompletion() { m.lateCompletions.Inc() }
 
 // CorruptRecord counts a record that is not what its id says.
 func (m *Metrics) CorruptRecord() { m.corruptRecords.Inc() }
-
-// ObserveRequest counts an answered HTTP request. route is the method and the
-// template that matched, such as PUT /v1/keys/{id}/response, or one fixed word
-// where none did; never the path as sent.
-func (m *Metrics) ObserveRequest(route string, status int, latency time.Duration) {
-	m.requests.WithLabelValues(route, class(status)).Inc()
-	m.latencies.WithLabelValues(route).Observe(latency.Seconds())
-}
-
-func class(status int) string {
-	names := [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}
-	if i := status/100 - 1; i >= 0 && i < len(names) {
-		return names[i]
-	}
-	return "none" // cut off before it was answered
-}
-
-// Handler serves the figures to Prometheus. What goes wrong in gathering them
-// is logged.
-func (m *Metrics) Handler(logger *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		Registry: m.registry,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
-	})
-}

@@ -101,7 +101,7 @@ func TestRequestsAreCountedByRouteAndClass(t *testing.T) {
 	m := NewMetrics()
 	const route = "PUT /v1/keys/{id}/response"
 	for _, status := range []int{200, 204, 404, 409, 503, 0, 999} {
-		m.ObserveRequest(route, status, 20*time.Millisecond)
+		m.Route(route).Observe(status, "", 20*time.Millisecond)
 	}
 	wantLines(t, scrape(t, m),
 		`onceward_http_requests_total{class="2xx",route="PUT /v1/keys/{id}/response"} 2`,
@@ -111,6 +111,66 @@ func TestRequestsAreCountedByRouteAndClass(t *testing.T) {
 		`onceward_http_request_duration_seconds_bucket{route="PUT /v1/keys/{id}/response",le="0.01"} 0`,
 		`onceward_http_request_duration_seconds_bucket{route="PUT /v1/keys/{id}/response",le="0.025"} 7`,
 	)
+}
+
+func TestConflictsAreCountedByTheirCodeAndNothingElseIs(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics()
+	r := m.Route("POST /v1/keys")
+	r.Observe(409, "in_progress", 0)
+	r.Observe(409, "in_progress", 0)
+	r.Observe(409, "a-text-of-nobody's", 0)
+	r.Observe(422, "fingerprint_mismatch", 0) // as a policy may say
+	page := scrape(t, m)
+	wantLines(t, page, `onceward_conflicts_total{code="in_progress"} 2`, `onceward_conflicts_total{code="fingerprint_mismatch"} 0`)
+	if strings.Contains(page, "nobody's") {
+		t.Error("a code that is none became a label")
+	}
+}
+
+func TestBatchesQueuesAndTheCacheAreShown(t *testing.T) {
+	t.Parallel()
+	m := NewMetrics()
+	b := m.Batches("begin", "read")
+	b.Observe(1, 3, 2*time.Millisecond)
+	m.WatchStore(10, func() StoreStats {
+		return StoreStats{Queues: []QueueStats{{"begin", 4, 5}, {"read", 0, 0}}, CacheHits: 6, CacheMisses: 7}
+	})
+	count := m.StoreErrors("connection", "other")
+	count("connection")
+	count("of no list")
+	wantLines(t, scrape(t, m),
+		`onceward_batch_entries_count{kind="begin"} 0`,
+		`onceward_batch_entries_bucket{kind="read",le="2"} 0`,
+		`onceward_batch_entries_bucket{kind="read",le="4"} 1`,
+		`onceward_batch_duration_seconds_bucket{kind="read",le="0.001"} 0`,
+		`onceward_batch_duration_seconds_bucket{kind="read",le="0.0025"} 1`,
+		`onceward_queue_length{kind="begin"} 4`,
+		`onceward_queue_refused_total{kind="begin"} 5`,
+		`onceward_queue_limit 10`,
+		`onceward_replay_cache_hits_total 6`,
+		`onceward_replay_cache_misses_total 7`,
+		`onceward_store_errors_total{kind="connection"} 1`,
+		`onceward_store_errors_total{kind="other"} 1`,
+	)
+	if problems, err := testutil.GatherAndLint(m.registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// What every request pays.
+func TestCountingARequestAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all goroutines
+	m := NewMetrics()
+	r, b := m.Route("POST /v1/keys"), m.Batches("begin")
+	r.Observe(201, "acquired", time.Millisecond)
+	if n := testing.AllocsPerRun(100, func() {
+		r.Observe(201, "acquired", time.Millisecond)
+		b.Observe(0, 3, time.Millisecond)
+		m.Begin(BeginReplay)
+		m.ReplayAge(time.Second)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestTheRuntimeIsShownToo(t *testing.T) {
@@ -126,7 +186,7 @@ func TestTheRuntimeIsShownToo(t *testing.T) {
 func TestNamesAndHelpsKeepPrometheussRules(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics()
-	m.ObserveRequest("GET /healthz", 200, 0)
+	m.Route("GET /healthz").Observe(200, "", 0)
 	problems, err := testutil.GatherAndLint(m.registry)
 	if err != nil {
 		t.Fatal(err)

@@ -1,21 +1,17 @@
 package telemetry
 
 import (
-	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // WorkerMetrics are the figures of one worker process. The label kind is that
 // of a job: a fixed list.
 type WorkerMetrics struct {
-	registry *prometheus.Registry
-	nowFunc  func() time.Time
+	process
+	nowFunc func() time.Time
 
 	runs      *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -40,8 +36,8 @@ var lastSuccessAgeDesc = prometheus.NewDesc( //nolint:gochecknoglobals // as abo
 // the Go runtime, the process and the build.
 func NewWorkerMetrics() *WorkerMetrics {
 	m := &WorkerMetrics{
-		registry: prometheus.NewRegistry(),
-		nowFunc:  time.Now,
+		process: newProcess(),
+		nowFunc: time.Now,
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onceward_job_runs_total", Help: "Jobs that this process ran, by kind and by how they ended: done, failed or unfinished.",
 		}, []string{"kind", "result"}),
@@ -64,9 +60,6 @@ func NewWorkerMetrics() *WorkerMetrics {
 		lastSuccess: make(map[string]time.Time),
 	}
 	m.registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collectors.NewBuildInfoCollector(),
 		m.runs, m.durations, m.pruned, m.left, m.rolledUp, m.pending, lastSuccesses{m},
 	)
 	return m
@@ -105,14 +98,6 @@ func (m *WorkerMetrics) Pruned(records, left int64) {
 func (m *WorkerMetrics) RolledUp(rows, pending int64) {
 	m.rolledUp.Add(float64(rows))
 	m.pending.Set(float64(pending))
-}
-
-// Handler serves the figures to Prometheus.
-func (m *WorkerMetrics) Handler(logger *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		Registry: m.registry,
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError),
-	})
 }
 
 // lastSuccesses shows the ages as of the moment of the scrape.
