@@ -52,16 +52,16 @@ func (row *route) handler(a *API) http.Handler {
 		page := row.page(a)
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			x := exchangeOf(w)
-			x.enter(req, row)
+			x.enter(req, row) //nolint:contextcheck // it has the request's
 			page.ServeHTTP(w, x.request)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		x := exchangeOf(w)
-		x.enter(req, row)
-		err := x.admit() //nolint:contextcheck // it has the request's
+		x.enter(req, row) //nolint:contextcheck // it has the request's
+		err := x.admit()  //nolint:contextcheck // it has the request's
 		if err == nil {
-			err = row.call(x.request.Context(), x)
+			err = row.call(x.request.Context(), x) //nolint:contextcheck // the request's, with its span
 		}
 		if err != nil {
 			x.noteRefusal(err) //nolint:contextcheck // the audit entry outlives a client that has gone

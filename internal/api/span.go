@@ -17,7 +17,7 @@ func (x *exchange) startSpan(name string) {
 		return
 	}
 	ctx := propagation.TraceContext{}.Extract(x.request.Context(), propagation.HeaderCarrier(x.request.Header))
-	ctx, x.span = x.api.tracer.Start(ctx, name,
+	ctx, x.span = x.api.tracer.Start(ctx, name, //nolint:spancheck // endSpan ends it
 		trace.WithTimestamp(x.started),
 		trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(

@@ -99,7 +99,7 @@ func (b *batcher[E, R]) span(tasks []*task[E, R]) (context.Context, trace.Span) 
 	if len(links) == 0 {
 		return ctx, nil
 	}
-	return b.watch.tracer.Start(trace.ContextWithSpanContext(ctx, links[0].SpanContext), "batch "+b.watch.kind.String(),
+	return b.watch.tracer.Start(trace.ContextWithSpanContext(ctx, links[0].SpanContext), "batch "+b.watch.kind.String(), //nolint:spancheck // endSpan ends it
 		trace.WithLinks(links...),
 		trace.WithAttributes(attribute.Int("onceward.batch.entries", len(tasks))))
 }
