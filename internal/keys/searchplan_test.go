@@ -55,10 +55,10 @@ func TestEverySearchReadsAnIndex(t *testing.T) {
 		}
 	}
 	exec(`
-insert into key_search (tenant_id, id, namespace_id, created_at, lease_expires_at, fence, state, hold, caller, operation, key, metadata)
-select case when n % 2 = 0 then $1::uuid else gen_random_uuid() end, gen_random_uuid(), $2, now() - n * interval '1 second', now(), n,
-    case when n % 1000 = 0 then 4 else 3 end, false, 'cus_' || n % 500, 'POST /v1/' || n % 50, 'key-' || n, jsonb_build_object('order', n::text)
-from generate_series(1, 60000) n`, h.caller.Tenant, h.caller.Namespace)
+insert into key_search (tenant_id, id, namespace_id, created_at, lease_expires_at, fence, state, hold, caller, operation, key, terms)
+select t.id, gen_random_uuid(), $2, now() - n * interval '1 second', now(), n,
+    case when n % 1000 = 0 then 4 else 3 end, false, 'cus_' || n % 500, 'POST /v1/' || n % 50, 'key-' || n, array[t.id || '/order=' || n]
+from generate_series(1, 60000) n, lateral (select case when n % 2 = 0 then $1::uuid else gen_random_uuid() end as id) t`, h.caller.Tenant, h.caller.Namespace)
 	exec("vacuum analyze key_search")
 	trace := &lastQuery{}
 	traced, err := postgres.Open(t.Context(), postgres.Config{URL: h.pool.Config().ConnString(), MaxConns: 1, Tracer: trace})
@@ -80,7 +80,7 @@ from generate_series(1, 60000) n`, h.caller.Tenant, h.caller.Namespace)
 		"a namespace":            {SearchRequest{Namespace: &h.caller.Namespace}, "", false},
 		"what is unknown":        {SearchRequest{State: &unknown}, "unsettled", true},
 		"what is completed":      {SearchRequest{State: &completed}, "newest", false},
-		"metadata":               {SearchRequest{Metadata: &map[string]string{"order": "4000"}}, "metadata", true},
+		"metadata":               {SearchRequest{Metadata: &map[string]string{"order": "4000"}}, "terms", true},
 		"a day":                  {SearchRequest{Since: new(time.Now().Add(-time.Hour)), Until: new(time.Now())}, "newest", false},
 		"a caller, an operation": {SearchRequest{Caller: new("cus_4"), Operation: new("POST /v1/4")}, "", true},
 	} {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
@@ -17,8 +16,9 @@ import (
 // before its end. refs are sorted by tenant and id.
 func (s *adminStore) CarryOver(ctx context.Context, refs []ref) error {
 	const statement = `
-insert into key_search (tenant_id, id, namespace_id, created_at, lease_expires_at, fence, state, hold, caller, operation, key, metadata)
-select k.tenant_id, k.id, k.namespace_id, k.created_at, k.lease_expires_at, k.fence, k.state, k.hold, k.caller, k.operation, k.key, k.metadata
+insert into key_search (tenant_id, id, namespace_id, created_at, lease_expires_at, fence, state, hold, caller, operation, key, terms)
+select k.tenant_id, k.id, k.namespace_id, k.created_at, k.lease_expires_at, k.fence, k.state, k.hold, k.caller, k.operation, k.key,
+    (select array_agg(k.tenant_id || '/' || pair.key || '=' || pair.value) from jsonb_each_text(k.metadata) pair)
 from unnest($1::uuid[], $2::uuid[]) as u (tenant_id, id)
 join idempotency_keys k on k.tenant_id = u.tenant_id and k.id = u.id
 where k.expires_at > now()
@@ -30,7 +30,7 @@ on conflict (tenant_id, id) do update set
     state = excluded.state,
     hold = excluded.hold,
     operation = excluded.operation,
-    metadata = excluded.metadata
+    terms = excluded.terms
 where key_search.fence < excluded.fence
     or key_search.fence = excluded.fence and (key_search.state in (1, 4) or excluded.state in (2, 3))`
 	tenants, ids := make([]auth.TenantID, len(refs)), make([]ID, len(refs))
@@ -161,9 +161,12 @@ func searchFilter(tenant auth.TenantID, req SearchRequest, from *searchPosition)
 		arguments["namespace_id"] = *req.Namespace
 	}
 	if req.Metadata != nil && len(*req.Metadata) > 0 {
-		b.WriteString(` and s.metadata @> @metadata::jsonb`)
-		text, _ := json.Marshal(*req.Metadata, json.Deterministic(true)) // of strings that were checked
-		arguments["metadata"] = string(text)
+		b.WriteString(` and s.terms @> @terms`)
+		terms := make([]string, 0, len(*req.Metadata))
+		for name, value := range *req.Metadata {
+			terms = append(terms, tenant.String()+"/"+name+"="+value)
+		}
+		arguments["terms"] = terms
 	}
 	if req.Since != nil {
 		b.WriteString(` and s.created_at >= @since`)

@@ -1,0 +1,62 @@
+package keys
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A comparison that was cut off goes on where it was; only the end of a whole
+// one counts as done.
+func TestAComparisonGoesOnWhereItWasCutOff(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	var ids []ID
+	for range 6 {
+		ids = append(ids, h.acquire(h.caller, charge()).ID)
+	}
+	slices.SortFunc(ids, func(a, b ID) int { return bytes.Compare(a[:], b[:]) })
+	h.service.Close() // its feed has nothing to say any more
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := h.pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compared := func(u *SearchUpkeep) (found []ID) {
+		t.Helper()
+		exec("truncate key_search, key_search_whole")
+		if err := u.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := h.pool.Query(t.Context(), "select id from key_search order by id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id ID
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, id)
+		}
+		if done, err := u.rows.IsCompared(t.Context()); err != nil || !done {
+			t.Errorf("it does not count as compared: %v", err)
+		}
+		return found
+	}
+	u := NewSearchUpkeep(h.pool)
+	since, err := u.rows.clock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.pass = pass{since: since, tenant: h.caller.Tenant, last: ids[2]}
+	if diff := cmp.Diff(compared(u), ids[3:]); diff != "" {
+		t.Errorf("the rest of a comparison (-got +want):\n%s", diff)
+	}
+	if diff := cmp.Diff(compared(u), ids); diff != "" {
+		t.Errorf("the next comparison (-got +want):\n%s", diff)
+	}
+}
