@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/tenants"
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 // envMain makes this test binary be the program: the tests of signals and exit
@@ -43,31 +43,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lockedBuffer is written by a process or goroutine while the test reads it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // owned by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // instance is a running API: in this process, or in one of its own.
 type instance struct {
 	URL    string `json:"url"`
 	OpsURL string `json:"ops_url"`
 
 	addrFile string
-	log      *lockedBuffer
+	log      *outputtest.Buffer
 	cmd      *exec.Cmd     // nil in this process
 	stop     func()        // asks it to end
 	ended    chan struct{} // closed when it has
@@ -76,7 +58,7 @@ type instance struct {
 
 func newInstance(t *testing.T) *instance {
 	t.Helper()
-	return &instance{addrFile: filepath.Join(t.TempDir(), "addr.json"), log: &lockedBuffer{}, ended: make(chan struct{})}
+	return &instance{addrFile: filepath.Join(t.TempDir(), "addr.json"), log: &outputtest.Buffer{}, ended: make(chan struct{})}
 }
 
 func (i *instance) environ(databaseURL string) []string {

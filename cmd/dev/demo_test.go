@@ -17,6 +17,7 @@ import (
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/problem"
 	"github.com/onceward/onceward/internal/tenants"
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 func setUpDemo(t *testing.T) *demo {
@@ -149,7 +150,7 @@ func TestASuspendedDemoTenantIsPointedOut(t *testing.T) {
 	if err := d.tenants.Suspend(t.Context(), first.tenant.ID, "unpaid invoices"); err != nil {
 		t.Fatal(err)
 	}
-	terminal := &output{}
+	terminal := &outputtest.Buffer{}
 	out := &printer{out: terminal, nowFunc: func() time.Time { return time.Time{} }}
 	mustEnsure(t, d, first.secrets).say(out, out.step(), "credentials.json")
 	want := "✓ demo tenant as the last run left it, in 0.0 s\n" +

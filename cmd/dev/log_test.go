@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 func TestAChildsLogGoesToTheFileAndItsTroublesToTheTerminalToo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "api.log"), "of the last run\n")
-	terminal := &output{}
+	terminal := &outputtest.Buffer{}
 	log, err := openChildLog(dir, "api", &printer{out: terminal, nowFunc: time.Now})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 const (
@@ -97,8 +99,8 @@ func newCheckout(t *testing.T) string {
 type devRun struct {
 	checkout string
 	cmd      *exec.Cmd
-	stdout   *output
-	stderr   *output
+	stdout   *outputtest.Buffer
+	stderr   *outputtest.Buffer
 	done     chan struct{} // closed when the process has ended
 }
 
@@ -119,7 +121,7 @@ func testEnv(extra ...string) environment {
 // start runs `dev`. It is stopped with the test, whatever happens.
 func start(t *testing.T, checkout string, change func(*exec.Cmd), env ...string) *devRun {
 	t.Helper()
-	run := &devRun{checkout: checkout, stdout: &output{}, stderr: &output{}, done: make(chan struct{})}
+	run := &devRun{checkout: checkout, stdout: &outputtest.Buffer{}, stderr: &outputtest.Buffer{}, done: make(chan struct{})}
 	run.cmd = exec.Command(filepath.Join(checkout, "bin", "dev"))
 	run.cmd.Dir, run.cmd.Env = checkout, testEnv(env...)
 	run.cmd.Stdout, run.cmd.Stderr = run.stdout, run.stderr
@@ -276,22 +278,4 @@ func command(t *testing.T, checkout, arg string, env ...string) (status int, out
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), string(text)
-}
-
-// output is a buffer that may be read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // under mu
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(text)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 // envMain makes this test binary be the program: the tests of signals and kills
@@ -46,26 +45,9 @@ func TestMain(m *testing.M) {
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	log   *lockedBuffer
+	log   *outputtest.Buffer
 	addr  string // the file with its address
 	ended chan error
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // owned by mu
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func start(t *testing.T, databaseURL string, environ ...string) *process {
@@ -74,7 +56,7 @@ func start(t *testing.T, databaseURL string, environ ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, log: &lockedBuffer{}, addr: filepath.Join(t.TempDir(), "addr.json"), ended: make(chan error, 1)}
+	p := &process{t: t, log: &outputtest.Buffer{}, addr: filepath.Join(t.TempDir(), "addr.json"), ended: make(chan error, 1)}
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), self)
 	p.cmd.Env = append([]string{
 		envMain + "=1", "ONCEWARD_DATABASE_URL=" + databaseURL, "ONCEWARD_WORKER_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_WORKER_ADDR_FILE=" + p.addr,

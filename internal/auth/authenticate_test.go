@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onceward/onceward/internal/audit"
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/problem"
 )
 
@@ -247,7 +248,7 @@ func TestADatabaseThatIsDownMakesNoKeyBad(t *testing.T) {
 	_, known := b.service(t)
 	_, neverAsked := b.service(t)
 	b.mustAuthenticate(t, known)
-	open := b.closeDoors(t)
+	open := postgrestest.CloseDoors(t, b.pool)
 
 	wantUnavailable := func(what string, key Key) {
 		t.Helper()

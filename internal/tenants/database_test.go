@@ -115,32 +115,4 @@ func (b *bench) mustSnapshot(t *testing.T, tenant auth.TenantID) *Snapshot {
 	return snapshot
 }
 
-// closeDoors makes the database refuse every connection, as one that is down
-// does, and cuts off those it has. The returned function opens it again.
-func (b *bench) closeDoors(t *testing.T) (open func()) {
-	t.Helper()
-	ctx := context.Background()
-	cfg := b.pool.Config().ConnConfig
-	name := cfg.Database
-	cfg.Database = "postgres"
-	admin, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = admin.Close(ctx) })
-	exec := func(query string, args ...any) {
-		t.Helper()
-		if _, err := admin.Exec(ctx, query, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	quoted := pgx.Identifier{name}.Sanitize()
-	exec("alter database " + quoted + " allow_connections false")
-	exec("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = $1", name)
-	return func() {
-		t.Helper()
-		exec("alter database " + quoted + " allow_connections true")
-	}
-}
-
 func ptr[T any](v T) *T { return &v }

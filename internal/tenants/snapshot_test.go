@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/problem"
 )
 
@@ -211,7 +212,7 @@ func TestATenantThatCannotBeReadIsUnavailableAndNeverTheDefaults(t *testing.T) {
 	b := newBench(t)
 	known, unasked := b.newTenant(t, CreateParams{}).ID, b.newTenant(t, CreateParams{}).ID
 	b.mustSnapshot(t, known)
-	open := b.closeDoors(t)
+	open := postgrestest.CloseDoors(t, b.pool)
 	b.pass(trust - 1)
 	b.mustSnapshot(t, known)
 	b.pass(1)

@@ -3,7 +3,6 @@
 package processtest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +10,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward/internal/api/apitest"
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 const (
@@ -31,7 +30,7 @@ const (
 // an instance of apitest does.
 type API struct {
 	*apitest.Instance
-	Log *Log
+	Log *outputtest.Buffer
 
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when the process has ended
@@ -39,30 +38,10 @@ type API struct {
 	killed bool          // by Kill: only the test's own goroutine asks
 }
 
-// Log is what a process writes to its standard error.
-type Log struct {
-	mu   sync.Mutex
-	text bytes.Buffer // under mu
-}
-
-// Write never fails.
-func (l *Log) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
-
-// String is all that was written so far.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // start runs the binary on the database and returns when it answers.
 func start(tb testing.TB, w *apitest.World, binary, databaseURL string, environ []string) *API {
 	tb.Helper()
-	p := &API{Log: &Log{}, ended: make(chan struct{})}
+	p := &API{Log: &outputtest.Buffer{}, ended: make(chan struct{})}
 	addrFile := filepath.Join(tb.TempDir(), "addr.json")
 	p.cmd = exec.Command(binary) //nolint:noctx // ours; ended by the test
 	p.cmd.Env = append(Environ(

@@ -10,7 +10,6 @@
 package readme_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
+	"github.com/onceward/onceward/test/outputtest"
 	"github.com/onceward/onceward/test/processtest"
 )
 
@@ -176,7 +175,7 @@ func run(t *testing.T) (checkout string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said output
+	var said outputtest.Buffer
 	dev := exec.Command(filepath.Join(checkout, "bin", "dev"))
 	dev.Dir = checkout
 	dev.Env = environ("ONCEWARD_DATABASE_URL="+postgrestest.NewURL(t), "ONCEWARD_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_OPS_LISTEN_ADDR=127.0.0.1:0")
@@ -208,22 +207,4 @@ func run(t *testing.T) (checkout string) {
 		return strings.Contains(said.String(), "\nOnceward answers at ")
 	})
 	return checkout
-}
-
-// output is a buffer that may be read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // under mu
-}
-
-func (o *output) Write(text []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(text)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

@@ -90,6 +90,34 @@ func open(tb testing.TB, databaseURL string) *pgxpool.Pool {
 	return pool
 }
 
+// CloseDoors makes the database of pool refuse every connection, as one that is
+// down does, and cuts off those it has. The returned function opens it again.
+func CloseDoors(tb testing.TB, pool *pgxpool.Pool) (open func()) {
+	tb.Helper()
+	ctx := context.Background() // also in a cleanup
+	cfg := pool.Config().ConnConfig
+	name := cfg.Database
+	cfg.Database = "postgres"
+	admin, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = admin.Close(ctx) })
+	exec := func(statement string, args ...any) {
+		tb.Helper()
+		if _, err := admin.Exec(ctx, statement, args...); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	quoted := pgx.Identifier{name}.Sanitize()
+	exec("alter database " + quoted + " allow_connections false")
+	exec("select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = $1", name)
+	return func() {
+		tb.Helper()
+		exec("alter database " + quoted + " allow_connections true")
+	}
+}
+
 // closePool does not wait for ever, as the pool's own Close does, for a
 // connection that is not given back.
 func closePool(tb testing.TB, pool *pgxpool.Pool, within time.Duration) {
