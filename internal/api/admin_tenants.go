@@ -42,9 +42,13 @@ type tenantBody struct {
 	NewKeysPerMinute    int64         `json:"new_keys_per_minute"`
 	MaxLiveRecords      *int64        `json:"max_live_records"`
 	MaxStoredBytes      *int64        `json:"max_stored_bytes"`
-	CreatedAt           instant       `json:"created_at"`
-	DeleteAfter         instant       `json:"delete_after"` // when its rows begin to go; null unless it is being deleted
-	DeletedRows         int64         `json:"deleted_rows"`
+
+	NamespaceRequestsPerSecond *int64 `json:"namespace_requests_per_second"`
+	CallerRequestsPerSecond    *int64 `json:"caller_requests_per_second"`
+
+	CreatedAt   instant `json:"created_at"`
+	DeleteAfter instant `json:"delete_after"` // when its rows begin to go; null unless it is being deleted
+	DeletedRows int64   `json:"deleted_rows"`
 }
 
 func tenantBodyOf(t tenants.Tenant) tenantBody {
@@ -53,6 +57,7 @@ func tenantBodyOf(t tenants.Tenant) tenantBody {
 		MinRetentionSeconds: wholeSeconds(t.MinRetention), MaxRetentionSeconds: wholeSeconds(t.MaxRetention),
 		BodyLimitBytes: t.BodyLimit, GraceSeconds: wholeSeconds(t.Grace), RequestsPerSecond: t.Limits.RequestsPerSecond,
 		NewKeysPerMinute: t.Limits.NewKeysPerMinute, MaxLiveRecords: t.Limits.LiveRecords, MaxStoredBytes: t.Limits.StoredBytes,
+		NamespaceRequestsPerSecond: t.Limits.NamespaceRequestsPerSecond, CallerRequestsPerSecond: t.Limits.CallerRequestsPerSecond,
 		CreatedAt: instant(t.CreatedAt), DeleteAfter: instant(t.DeleteAfter), DeletedRows: t.DeletedRows,
 	}
 }
@@ -103,6 +108,9 @@ type limitMembers struct {
 	NewKeysPerMinute    *wholeNumber `json:"new_keys_per_minute"`
 	MaxLiveRecords      *wholeNumber `json:"max_live_records"`
 	MaxStoredBytes      *wholeNumber `json:"max_stored_bytes"`
+
+	NamespaceRequestsPerSecond *wholeNumber `json:"namespace_requests_per_second"`
+	CallerRequestsPerSecond    *wholeNumber `json:"caller_requests_per_second"`
 }
 
 func (m limitMembers) patch() tenants.LimitsPatch {
@@ -110,6 +118,7 @@ func (m limitMembers) patch() tenants.LimitsPatch {
 		Name: m.Name, MinRetention: duration(m.MinRetentionSeconds), MaxRetention: duration(m.MaxRetentionSeconds), Grace: duration(m.GraceSeconds),
 		RequestsPerSecond: (*int64)(m.RequestsPerSecond), NewKeysPerMinute: (*int64)(m.NewKeysPerMinute),
 		LiveRecords: (*int64)(m.MaxLiveRecords), StoredBytes: (*int64)(m.MaxStoredBytes),
+		NamespaceRequestsPerSecond: (*int64)(m.NamespaceRequestsPerSecond), CallerRequestsPerSecond: (*int64)(m.CallerRequestsPerSecond),
 	}
 	if m.BodyLimitBytes != nil {
 		p.BodyLimit = new(int(min(max(*m.BodyLimitBytes, 0), maxSeconds)))

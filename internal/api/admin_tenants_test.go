@@ -27,6 +27,8 @@ type tenant struct {
 	NewKeysPerMinute    int        `json:"new_keys_per_minute"`
 	MaxLiveRecords      *int       `json:"max_live_records"`
 	MaxStoredBytes      *int       `json:"max_stored_bytes"`
+	NamespaceRequests   *int       `json:"namespace_requests_per_second"`
+	CallerRequests      *int       `json:"caller_requests_per_second"`
 	CreatedAt           time.Time  `json:"created_at"`
 	DeleteAfter         *time.Time `json:"delete_after"`
 	DeletedRows         int        `json:"deleted_rows"`
@@ -55,10 +57,10 @@ func patchTenant(t *testing.T, w *apitest.World, id string, body apitest.Object)
 func TestANewTenantComesWithItsFirstAdmin(t *testing.T) {
 	t.Parallel()
 	w := apitest.New(t)
-	made := makeTenant(t, w, apitest.Object{"name": "acme", "min_retention_seconds": 60, "requests_per_second": 100, "grace_seconds": 0})
+	made := makeTenant(t, w, apitest.Object{"name": "acme", "min_retention_seconds": 60, "requests_per_second": 100, "caller_requests_per_second": 7, "grace_seconds": 0})
 	want := tenant{
 		ID: made.Tenant.ID, Name: "acme", State: "active", MinRetentionSeconds: 60, MaxRetentionSeconds: 2592000, BodyLimitBytes: 1 << 20,
-		RequestsPerSecond: new(100), NewKeysPerMinute: 600, CreatedAt: made.Tenant.CreatedAt,
+		RequestsPerSecond: new(100), CallerRequests: new(7), NewKeysPerMinute: 600, CreatedAt: made.Tenant.CreatedAt,
 	}
 	if diff := cmp.Diff(made.Tenant, want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/keys"
 	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/problem"
 )
 
-// limit takes n requests of the tenant, and says in the answer what is left
-// (draft-ietf-httpapi-ratelimit-headers). Calls that a suspended tenant may
-// make are those of a held lease: no limit ever refuses them.
+// limit takes n requests of the tenant and of the credential's namespace, and
+// says in the answer what is left (draft-ietf-httpapi-ratelimit-headers). Calls
+// that a suspended tenant may make are those of a held lease: no limit ever
+// refuses them.
 func (x *exchange) limit(n int) error {
 	if x.route.whileSuspended || x.api.admin.Limits == nil || x.route.listener == Operator || n == 0 {
 		return nil
@@ -22,17 +24,47 @@ func (x *exchange) limit(n int) error {
 	if err != nil {
 		return err
 	}
-	d := x.api.admin.Limits.Request(x.caller.Tenant, snapshot.Limits, n)
-	if !d.Limited {
-		return nil
+	x.limits = snapshot.Limits
+	d := x.api.admin.Limits.Request(x.caller.Tenant, x.caller.Namespace, snapshot.Limits, n)
+	x.showRate(d)
+	return rateRefusal(d)
+}
+
+// limitCaller takes one begin of a caller. Whose it is stands in the JSON, so
+// this comes after that was read, and before the values are looked at. What can
+// be no caller is left to those who say so.
+func (x *exchange) limitCaller(caller *string) (limits.Decision, error) {
+	if x.limits.CallerRequestsPerSecond == nil || caller == nil || *caller == "" || len(*caller) > keys.MaxCallerBytes {
+		return limits.Decision{Allowed: true}, nil
 	}
+	d := x.api.admin.Limits.CallerRequest(x.caller.Tenant, x.caller.Namespace, x.limits, *caller)
+	return d, rateRefusal(d)
+}
+
+// showRate puts the limit that binds in the answer, unless a nearer one is there.
+func (x *exchange) showRate(d limits.Decision) {
+	if !d.Limited || x.rate.Limited && !d.Nearer(x.rate) {
+		return
+	}
+	x.rate = d
 	h := x.Header()
-	h.Set("RateLimit-Policy", fmt.Sprintf(`"tenant";q=%d;w=1`, d.Limit))
-	h.Set("RateLimit", fmt.Sprintf(`"tenant";r=%d;t=%d`, d.Remaining, seconds(d.Reset)))
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=1`, d.Of, d.Limit))
+	h.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, d.Of, d.Remaining, seconds(d.Reset)))
+}
+
+func rateRefusal(d limits.Decision) error {
 	if d.Allowed {
 		return nil
 	}
-	refusal := problem.New(problem.RateLimited, "The tenant has made as many requests as it may, %d per second over all its callers. Repeat the same call after Retry-After.", d.Limit)
+	var refusal *problem.Error
+	switch d.Of {
+	case limits.OfNamespace:
+		refusal = problem.New(problem.RateLimited, "The namespace has made as many requests as it may, %d per second over all its callers. Repeat the same call after Retry-After.", d.Limit)
+	case limits.OfCaller:
+		refusal = problem.New(problem.RateLimited, "This caller has begun as often as it may, %d times per second. Repeat the same begin after Retry-After; other callers are not held up.", d.Limit)
+	default:
+		refusal = problem.New(problem.RateLimited, "The tenant has made as many requests as it may, %d per second over all its callers. Repeat the same call after Retry-After.", d.Limit)
+	}
 	refusal.RetryAfter = max(d.Reset, time.Second)
 	return refusal
 }
@@ -91,6 +123,9 @@ type usageLimits struct {
 	MaxLiveRecords    *int64 `json:"max_live_records"`
 	MaxStoredBytes    *int64 `json:"max_stored_bytes"`
 	BodyLimitBytes    int    `json:"body_limit_bytes"`
+
+	NamespaceRequestsPerSecond *int64 `json:"namespace_requests_per_second"`
+	CallerRequestsPerSecond    *int64 `json:"caller_requests_per_second"`
 }
 
 func (a *API) usage(ctx context.Context, caller auth.Caller, req usageRequest) (adminAnswer, error) {
@@ -106,7 +141,7 @@ func (a *API) usage(ctx context.Context, caller auth.Caller, req usageRequest) (
 	limits := snapshot.Limits
 	return ok(usageBody{
 		Days: pageOf(days, usageDayOf).Items, LiveRecords: holding.LiveRecords, StoredBytes: holding.StoredBytes, CountedAt: instant(holding.CountedAt),
-		Limits: usageLimits{limits.RequestsPerSecond, limits.NewKeysPerMinute, limits.LiveRecords, limits.StoredBytes, snapshot.BodyLimit},
+		Limits: usageLimits{limits.RequestsPerSecond, limits.NewKeysPerMinute, limits.LiveRecords, limits.StoredBytes, snapshot.BodyLimit, limits.NamespaceRequestsPerSecond, limits.CallerRequestsPerSecond},
 	}), err
 }
 

@@ -104,6 +104,9 @@ func (r *beginBatchRequest) decode(x *exchange) error {
 	r.entries = make([]keys.BatchEntry, len(b.Operations))
 	for i, raw := range b.Operations {
 		r.entries[i].Request, r.entries[i].Err = decodeBegin(raw)
+		if r.entries[i].Err == nil { // an entry over its caller's rate is refused alone
+			_, r.entries[i].Err = x.limitCaller(r.entries[i].Request.Caller)
+		}
 	}
 	return nil
 }

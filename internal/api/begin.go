@@ -66,6 +66,11 @@ func (r *beginRequest) decode(x *exchange) (err error) {
 	r.asMessage = wantsMessage(x.request.Header)
 	r.begin, err = decodeBegin(x.body)
 	x.operation = r.begin.Operation
+	if err != nil {
+		return err
+	}
+	d, err := x.limitCaller(r.begin.Caller)
+	x.showRate(d)
 	return err
 }
 

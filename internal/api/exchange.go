@@ -16,7 +16,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/problem"
+	"github.com/onceward/onceward/internal/tenants"
 )
 
 // exchange is one request and its answer. It is the ResponseWriter that every
@@ -34,7 +36,9 @@ type exchange struct {
 	caller    auth.Caller // zero until authenticated
 	query     url.Values
 	body      []byte
-	isMessage bool // the body is application/http
+	isMessage bool            // the body is application/http
+	limits    tenants.Limits  // zero where no rate is kept
+	rate      limits.Decision // what the answer's RateLimit tells of
 
 	// What the request event says at the end.
 	status    int           // 0 until the header is sent

@@ -43,13 +43,33 @@ const (
 	maxBuckets = 100_000
 )
 
-// key names a bucket: a tenant's requests where namespace is zero, else the new
-// records of one caller.
+// kind is what a bucket is of.
+type kind uint8
+
+const (
+	tenantRequests    kind = iota
+	namespaceRequests      // of all its callers
+	callerRequests         // of one caller in one namespace
+	newKeys                // new records of one caller in one namespace
+)
+
+// key names a bucket. The parts that its kind does not have are zero.
 type key struct {
+	kind      kind
 	tenant    auth.TenantID
 	namespace auth.NamespaceID
 	caller    string
 }
+
+// Scope is whose rate a Decision is about, as RateLimit names it.
+type Scope string
+
+// The scopes of a rate.
+const (
+	OfTenant    Scope = "tenant"
+	OfNamespace Scope = "namespace"
+	OfCaller    Scope = "caller"
+)
 
 // bucket is this process's part of one limit.
 type bucket struct {
@@ -64,13 +84,28 @@ type bucket struct {
 
 func (b *bucket) size() float64 { return math.Max(b.limit*b.share*b.burst, 1) }
 
+// giveBack is for what was taken and not used.
+func (b *bucket) giveBack(n float64) { b.tokens = math.Min(b.tokens+n, b.size()) }
+
 // Decision is what a bucket says, for the answer's headers.
 type Decision struct {
 	Allowed   bool
 	Limited   bool // there is a limit at all
+	Of        Scope
 	Limit     int64
 	Remaining int64
 	Reset     time.Duration // until there is one more
+}
+
+// Nearer says whether d binds more than other: it refuses, or leaves less.
+func (d Decision) Nearer(other Decision) bool {
+	if d.Allowed != other.Allowed {
+		return !d.Allowed
+	}
+	if d.Allowed {
+		return d.Remaining < other.Remaining
+	}
+	return d.Reset > other.Reset
 }
 
 // held is what a tenant holds, as last read, and what was added here since.
@@ -111,19 +146,51 @@ func newLimiter(pool *pgxpool.Pool, nowFunc func() time.Time) *Limiter {
 	return l
 }
 
-// Request takes n requests of a tenant.
-func (l *Limiter) Request(tenant auth.TenantID, limits tenants.Limits, n int) Decision {
+// Request takes n requests of a tenant and, where it is not zero, of a namespace
+// of it: from both, or where either refuses from none. The Decision is that of
+// the one that binds.
+func (l *Limiter) Request(tenant auth.TenantID, namespace auth.NamespaceID, limits tenants.Limits, n int) Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	today := l.day(tenant)
 	today.requests += int64(n)
-	if limits.RequestsPerSecond == nil {
-		return Decision{Allowed: true}
+	d := Decision{Allowed: true}
+	var ofTenant *bucket
+	if limits.RequestsPerSecond != nil {
+		d, ofTenant = l.take(key{kind: tenantRequests, tenant: tenant}, *limits.RequestsPerSecond, float64(n))
+		d.Of = OfTenant
 	}
-	d := l.take(key{tenant: tenant}, float64(*limits.RequestsPerSecond), requestBurst, float64(n))
-	d.Limit = *limits.RequestsPerSecond
+	if limits.NamespaceRequestsPerSecond != nil && namespace != (auth.NamespaceID{}) {
+		inside, ofNamespace := l.take(key{kind: namespaceRequests, tenant: tenant, namespace: namespace}, *limits.NamespaceRequestsPerSecond, float64(n))
+		inside.Of = OfNamespace
+		switch {
+		case ofTenant != nil && d.Allowed && !inside.Allowed:
+			ofTenant.giveBack(float64(n))
+		case inside.Allowed && !d.Allowed:
+			ofNamespace.giveBack(float64(n))
+		}
+		if !d.Limited || inside.Nearer(d) {
+			d = inside
+		}
+	}
 	if !d.Allowed {
 		today.limited += int64(n)
+	}
+	return d
+}
+
+// CallerRequest takes one begin of a caller in a namespace. It is one that
+// Request has counted.
+func (l *Limiter) CallerRequest(tenant auth.TenantID, namespace auth.NamespaceID, limits tenants.Limits, caller string) Decision {
+	if limits.CallerRequestsPerSecond == nil {
+		return Decision{Allowed: true}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d, _ := l.take(key{callerRequests, tenant, namespace, caller}, *limits.CallerRequestsPerSecond, 1)
+	d.Of = OfCaller
+	if !d.Allowed {
+		l.day(tenant).limited++
 	}
 	return d
 }
@@ -146,7 +213,7 @@ func (l *Limiter) Reserve(tenant auth.TenantID, limits tenants.Limits, namespace
 	if caller == "" {
 		return nil
 	}
-	d := l.take(key{tenant, namespace, caller}, float64(limits.NewKeysPerMinute)/60, newKeysBurst, 1)
+	d, _ := l.takeFrom(key{newKeys, tenant, namespace, caller}, float64(limits.NewKeysPerMinute)/60, newKeysBurst, 1)
 	if d.Allowed {
 		return nil
 	}
@@ -171,8 +238,9 @@ func (l *Limiter) Settle(tenant auth.TenantID, namespace auth.NamespaceID, calle
 		l.heldBy(tenant).newRecords++
 		return
 	}
-	if b := l.buckets[key{tenant, namespace, caller}]; b != nil && caller != "" {
-		b.tokens, b.asked = math.Min(b.tokens+1, b.size()), math.Max(b.asked-1, 0)
+	if b := l.buckets[key{newKeys, tenant, namespace, caller}]; b != nil {
+		b.giveBack(1)
+		b.asked = math.Max(b.asked-1, 0)
 	}
 }
 
@@ -183,9 +251,16 @@ func (l *Limiter) Stored(tenant auth.TenantID, bytes int) {
 	l.heldBy(tenant).newBytes += int64(bytes)
 }
 
-// take takes n from a bucket. More than the bucket ever holds goes too, once it
+// take takes n requests from the bucket of a rate. Holds l.mu.
+func (l *Limiter) take(k key, perSecond int64, n float64) (Decision, *bucket) {
+	d, b := l.takeFrom(k, float64(perSecond), requestBurst, n)
+	d.Limit = perSecond
+	return d, b
+}
+
+// takeFrom takes n from a bucket. More than the bucket ever holds goes too, once it
 // is full: the debt is waited for by those who come next. Holds l.mu.
-func (l *Limiter) take(k key, limit, burst, n float64) Decision {
+func (l *Limiter) takeFrom(k key, limit, burst, n float64) (Decision, *bucket) {
 	now := l.nowFunc()
 	b := l.buckets[k]
 	if b == nil {
@@ -208,7 +283,7 @@ func (l *Limiter) take(k key, limit, burst, n float64) Decision {
 	if b.tokens < 1 {
 		d.Reset = time.Duration((1 - b.tokens) / rate * float64(time.Second))
 	}
-	return d
+	return d, b
 }
 
 func (l *Limiter) day(tenant auth.TenantID) *day {

@@ -43,9 +43,20 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 	tenant := newTenant(t, pool)
 	time0 := &clock{time.Now()}
 	processes := []*Limiter{newLimiter(pool, time0.read), newLimiter(pool, time0.read), newLimiter(pool, time0.read)}
-	limits := tenants.Limits{RequestsPerSecond: new(int64(60)), NewKeysPerMinute: 600}
+	limits := tenants.Limits{
+		RequestsPerSecond: new(int64(60)), NamespaceRequestsPerSecond: new(int64(60)), CallerRequestsPerSecond: new(int64(60)),
+	}
+	asked := map[Scope]func(*Limiter) bool{
+		OfTenant: func(l *Limiter) bool {
+			return l.Request(tenant, auth.NamespaceID{}, tenants.Limits{RequestsPerSecond: limits.RequestsPerSecond}, 1).Allowed
+		},
+		OfNamespace: func(l *Limiter) bool {
+			return l.Request(tenant, auth.NamespaceID{1}, tenants.Limits{NamespaceRequestsPerSecond: limits.NamespaceRequestsPerSecond}, 1).Allowed
+		},
+		OfCaller: func(l *Limiter) bool { return l.CallerRequest(tenant, auth.NamespaceID{1}, limits, "cus_1").Allowed },
+	}
 	const seconds, step = 60, 10 * time.Millisecond
-	allowed, owed := 0, make([]float64, len(processes))
+	allowed, owed := make(map[Scope]int), make([]float64, len(processes))
 	for n := range seconds * int(time.Second/step) {
 		demand := []float64{150, 40, 10} // requests per second
 		if n > seconds*50 {
@@ -53,8 +64,10 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 		}
 		for i, l := range processes {
 			for owed[i] += demand[i] * step.Seconds(); owed[i] >= 1; owed[i]-- {
-				if l.Request(tenant, limits, 1).Allowed {
-					allowed++
+				for scope, ask := range asked {
+					if ask(l) {
+						allowed[scope]++
+					}
 				}
 			}
 		}
@@ -68,8 +81,10 @@ func TestALimitHoldsOverAllProcesses(t *testing.T) {
 		}
 	}
 	want := 60.0 * seconds
-	if off := math.Abs(float64(allowed)-want) / want; off > 0.2 {
-		t.Errorf("%d were allowed in %d s, want %.0f within 20 %%: %.0f %% off", allowed, seconds, want, off*100)
+	for scope := range asked {
+		if off := math.Abs(float64(allowed[scope])-want) / want; off > 0.2 {
+			t.Errorf("of a %s %d were allowed in %d s, want %.0f within 20 %%: %.0f %% off", scope, allowed[scope], seconds, want, off*100)
+		}
 	}
 }
 
@@ -79,12 +94,12 @@ func TestWhatIsBelowTheLimitIsNeverRefused(t *testing.T) {
 	l := newLimiter(nil, at.read)
 	limits := tenants.Limits{RequestsPerSecond: new(int64(100))}
 	for n := range 1000 {
-		if d := l.Request(auth.TenantID{1}, limits, 1); !d.Allowed || d.Limit != 100 {
+		if d := l.Request(auth.TenantID{1}, auth.NamespaceID{}, limits, 1); !d.Allowed || d.Limit != 100 {
 			t.Fatalf("request %d: %+v", n, d)
 		}
 		at.now = at.now.Add(10 * time.Millisecond)
 	}
-	if d := l.Request(auth.TenantID{2}, tenants.Limits{}, 1_000_000); !d.Allowed || d.Limited {
+	if d := l.Request(auth.TenantID{2}, auth.NamespaceID{}, tenants.Limits{}, 1_000_000); !d.Allowed || d.Limited {
 		t.Errorf("without a limit: %+v", d)
 	}
 }
@@ -96,16 +111,94 @@ func TestABatchIsPaidForByThoseAfterIt(t *testing.T) {
 	at := &clock{time.Now()}
 	l := newLimiter(nil, at.read)
 	limits := tenants.Limits{RequestsPerSecond: new(int64(100))}
-	if !l.Request(auth.TenantID{1}, limits, 250).Allowed {
+	if !l.Request(auth.TenantID{1}, auth.NamespaceID{}, limits, 250).Allowed {
 		t.Fatal("a batch larger than the bucket never goes")
 	}
 	at.now = at.now.Add(1900 * time.Millisecond)
-	if d := l.Request(auth.TenantID{1}, limits, 1); d.Allowed || d.Reset <= 0 || d.Remaining != 0 {
+	if d := l.Request(auth.TenantID{1}, auth.NamespaceID{}, limits, 1); d.Allowed || d.Reset <= 0 || d.Remaining != 0 {
 		t.Errorf("before it is paid: %+v", d)
 	}
 	at.now = at.now.Add(200 * time.Millisecond)
-	if d := l.Request(auth.TenantID{1}, limits, 1); !d.Allowed {
+	if d := l.Request(auth.TenantID{1}, auth.NamespaceID{}, limits, 1); !d.Allowed {
 		t.Errorf("after it was paid: %+v", d)
+	}
+}
+
+// Of several limits the strictest decides and is named, and what it refuses is
+// taken from none.
+func TestTheStrictestRateDecides(t *testing.T) {
+	t.Parallel()
+	at := &clock{time.Now()}
+	l := newLimiter(nil, at.read)
+	tenant, live, test := auth.TenantID{1}, auth.NamespaceID{1}, auth.NamespaceID{2}
+	limits := tenants.Limits{RequestsPerSecond: new(int64(20)), NamespaceRequestsPerSecond: new(int64(8)), CallerRequestsPerSecond: new(int64(4))}
+	decide := func(namespace auth.NamespaceID, n int) Decision {
+		d := l.Request(tenant, namespace, limits, n)
+		d.Reset = 0
+		return d
+	}
+	want := func(got, want Decision) {
+		t.Helper()
+		if diff := cmp.Diff(got, want); diff != "" {
+			t.Errorf("(-got +want):\n%s", diff)
+		}
+	}
+	want(decide(live, 1), Decision{Allowed: true, Limited: true, Of: OfNamespace, Limit: 8, Remaining: 3})
+	want(decide(live, 3), Decision{Allowed: true, Limited: true, Of: OfNamespace, Limit: 8, Remaining: 0})
+	for range 100 { // refused by the namespace: nothing is taken from the tenant
+		want(decide(live, 1), Decision{Limited: true, Of: OfNamespace, Limit: 8})
+	}
+	want(decide(auth.NamespaceID{}, 2), Decision{Allowed: true, Limited: true, Of: OfTenant, Limit: 20, Remaining: 4})
+	want(decide(test, 3), Decision{Allowed: true, Limited: true, Of: OfTenant, Limit: 20, Remaining: 1})
+	want(decide(auth.NamespaceID{}, 1), Decision{Allowed: true, Limited: true, Of: OfTenant, Limit: 20, Remaining: 0})
+	for range 100 { // refused by the tenant: nothing is taken from the namespace
+		want(decide(test, 1), Decision{Limited: true, Of: OfTenant, Limit: 20})
+	}
+	at.now = at.now.Add(100 * time.Millisecond)
+	want(decide(test, 1), Decision{Allowed: true, Limited: true, Of: OfNamespace, Limit: 8, Remaining: 0})
+
+	byCaller := func(namespace auth.NamespaceID, caller string) bool {
+		d := l.CallerRequest(tenant, namespace, limits, caller)
+		if d.Of != OfCaller || d.Limit != 4 {
+			t.Errorf("%+v", d)
+		}
+		return d.Allowed
+	}
+	var got []bool
+	for range 3 {
+		got = append(got, byCaller(live, "cus_1"))
+	}
+	got = append(got, byCaller(live, "cus_2"), byCaller(test, "cus_1"))
+	if diff := cmp.Diff(got, []bool{true, true, false, true, true}); diff != "" {
+		t.Errorf("begins of callers (-got +want):\n%s", diff)
+	}
+	limits = tenants.Limits{}
+	if d := l.CallerRequest(tenant, live, limits, "cus_1"); d != (Decision{Allowed: true}) {
+		t.Errorf("without a limit: %+v", d)
+	}
+	if d := l.Request(tenant, live, limits, 1); d != (Decision{Allowed: true}) {
+		t.Errorf("without a limit: %+v", d)
+	}
+}
+
+// Every bucket is another one between the processes too.
+func TestEveryBucketHasItsOwnName(t *testing.T) {
+	t.Parallel()
+	live, test := auth.NamespaceID{1}, auth.NamespaceID{2}
+	names := make(map[string]key)
+	for _, k := range []key{
+		{kind: tenantRequests},
+		{kind: namespaceRequests, namespace: live},
+		{kind: namespaceRequests, namespace: test},
+		{kind: callerRequests, namespace: live, caller: "cus_1"},
+		{kind: callerRequests, namespace: test, caller: "cus_1"},
+		{kind: callerRequests, namespace: live, caller: "cus_2"},
+		{kind: newKeys, namespace: live, caller: "cus_1"},
+	} {
+		if other, taken := names[k.name()]; taken {
+			t.Errorf("%+v and %+v are both %s", k, other, k.name())
+		}
+		names[k.name()] = k
 	}
 }
 

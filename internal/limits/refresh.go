@@ -35,7 +35,7 @@ func (l *Limiter) collect() ([]demand, counted) {
 			delete(l.buckets, k)
 			continue
 		}
-		if k.caller == "" || b.demand > b.limit*publishedAbove {
+		if k.caller == "" || b.demand > b.limit*publishedAbove { // callers are many
 			demands = append(demands, demand{k, b.demand})
 		}
 	}

@@ -24,17 +24,21 @@ const (
 	// demandLife is how long what a process has said counts.
 	demandLife = 5 * time.Second
 
-	requestsBucket = "requests"
+	requestsBucket = "requests" // of a tenant; of a part of it with a digest behind it
 	processBucket  = "process"
 )
 
 // name is the bucket as the table has it: no caller's name is stored.
 func (k key) name() string {
-	if k.caller == "" {
+	if k.kind == tenantRequests {
 		return requestsBucket
 	}
 	sum := sha256.Sum256(append(k.namespace[:], k.caller...))
-	return hex.EncodeToString(sum[:16])
+	digest := hex.EncodeToString(sum[:16])
+	if k.kind == newKeys {
+		return digest
+	}
+	return requestsBucket + ":" + digest
 }
 
 // Exchange tells the others of the demands of this process, and returns what

@@ -17,6 +17,10 @@ type Limits struct {
 	NewKeysPerMinute  int64  // of one caller in one namespace, over all processes
 	LiveRecords       *int64
 	StoredBytes       *int64
+	// Of each namespace, and of each caller but the empty one in each namespace,
+	// over all processes.
+	NamespaceRequestsPerSecond *int64
+	CallerRequestsPerSecond    *int64
 }
 
 // LimitsPatch changes the limits of a tenant; a nil member stays as it is. In
@@ -31,6 +35,9 @@ type LimitsPatch struct {
 	NewKeysPerMinute  *int64
 	LiveRecords       *int64
 	StoredBytes       *int64
+
+	NamespaceRequestsPerSecond *int64
+	CallerRequestsPerSecond    *int64
 }
 
 const (
@@ -81,6 +88,8 @@ func (p LimitsPatch) apply(t *changing) error {
 		}
 	}
 	limit("/requests_per_second", &t.Limits.RequestsPerSecond, p.RequestsPerSecond, 1, mostRequests)
+	limit("/namespace_requests_per_second", &t.Limits.NamespaceRequestsPerSecond, p.NamespaceRequestsPerSecond, 1, mostRequests)
+	limit("/caller_requests_per_second", &t.Limits.CallerRequestsPerSecond, p.CallerRequestsPerSecond, 1, mostRequests)
 	limit("/max_live_records", &t.Limits.LiveRecords, p.LiveRecords, 0, largestLimit)
 	limit("/max_stored_bytes", &t.Limits.StoredBytes, p.StoredBytes, 0, largestLimit)
 	if n := p.NewKeysPerMinute; n != nil {

@@ -37,6 +37,8 @@ func (s *store) Snapshot(ctx context.Context, tenant auth.TenantID) (snapshot *S
 		       t.new_keys_per_minute,
 		       t.max_live_records,
 		       t.max_stored_bytes,
+		       t.namespace_requests_per_second,
+		       t.caller_requests_per_second,
 		       (select coalesce(json_agg(json_build_object(
 		                   'id', n.namespace_id,
 		                   'name', n.name,
@@ -65,7 +67,8 @@ func (s *store) Snapshot(ctx context.Context, tenant auth.TenantID) (snapshot *S
 	var minSeconds, maxSeconds int64
 	err = s.db.QueryRow(ctx, query, pgx.NamedArgs{"tenant": uuid.UUID(tenant)}).Scan(
 		&secret, &base.BodyLimit, &minSeconds, &maxSeconds, &base.PolicyVersion,
-		&base.Limits.RequestsPerSecond, &base.Limits.NewKeysPerMinute, &base.Limits.LiveRecords, &base.Limits.StoredBytes, &namespaces, &policies)
+		&base.Limits.RequestsPerSecond, &base.Limits.NewKeysPerMinute, &base.Limits.LiveRecords, &base.Limits.StoredBytes,
+		&base.Limits.NamespaceRequestsPerSecond, &base.Limits.CallerRequestsPerSecond, &namespaces, &policies)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, false, nil
 	}

@@ -28,6 +28,8 @@ func (s *store) ChangeTenant(ctx context.Context, id auth.TenantID, entry audit.
 		    new_keys_per_minute   = @new_keys,
 		    max_live_records      = @records,
 		    max_stored_bytes      = @bytes,
+		    namespace_requests_per_second = @namespace_requests,
+		    caller_requests_per_second    = @caller_requests,
 		    delete_asked_at       = case when @state = 'deleting' then coalesce(delete_asked_at, now()) end,
 		    delete_after          = case when @state = 'deleting' then coalesce(delete_after, now() + @delete_in::interval) end
 		where tenant_id = @tenant
@@ -57,6 +59,7 @@ func (s *store) ChangeTenant(ctx context.Context, id auth.TenantID, entry audit.
 			"body_limit": wanted.BodyLimit, "grace_seconds": wholeSecondsOf(wanted.Grace),
 			"requests": wanted.Limits.RequestsPerSecond, "new_keys": wanted.Limits.NewKeysPerMinute,
 			"records": wanted.Limits.LiveRecords, "bytes": wanted.Limits.StoredBytes,
+			"namespace_requests": wanted.Limits.NamespaceRequestsPerSecond, "caller_requests": wanted.Limits.CallerRequestsPerSecond,
 		})
 		if err != nil {
 			return err

@@ -31,13 +31,17 @@ type tenantRow struct {
 	NewKeysPerMinute    int64
 	MaxLiveRecords      *int64
 	MaxStoredBytes      *int64
+
+	NamespaceRequestsPerSecond *int64
+	CallerRequestsPerSecond    *int64
 }
 
 // tenantColumns are those of tenantRow.
 const tenantColumns = `
 	tenant_id, name, state, coalesce(suspended_reason, '') as suspended_reason, min_retention_seconds, max_retention_seconds,
 	body_limit_bytes, policy_version, created_at, delete_after, deleted_rows, grace_seconds,
-	requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes`
+	requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes,
+	namespace_requests_per_second, caller_requests_per_second`
 
 func (r tenantRow) tenant() Tenant {
 	t := Tenant{
@@ -52,7 +56,7 @@ func (r tenantRow) tenant() Tenant {
 		CreatedAt:       r.CreatedAt,
 		DeletedRows:     r.DeletedRows,
 		Grace:           time.Duration(r.GraceSeconds) * time.Second,
-		Limits:          Limits{r.RequestsPerSecond, r.NewKeysPerMinute, r.MaxLiveRecords, r.MaxStoredBytes},
+		Limits:          Limits{r.RequestsPerSecond, r.NewKeysPerMinute, r.MaxLiveRecords, r.MaxStoredBytes, r.NamespaceRequestsPerSecond, r.CallerRequestsPerSecond},
 	}
 	if r.DeleteAfter != nil {
 		t.DeleteAfter = *r.DeleteAfter
@@ -72,6 +76,9 @@ type auditedTenant struct {
 	NewKeysPerMinute    int64  `json:"new_keys_per_minute"`
 	MaxLiveRecords      *int64 `json:"max_live_records"`
 	MaxStoredBytes      *int64 `json:"max_stored_bytes"`
+
+	NamespaceRequestsPerSecond *int64 `json:"namespace_requests_per_second"`
+	CallerRequestsPerSecond    *int64 `json:"caller_requests_per_second"`
 }
 
 func audited(t Tenant) auditedTenant {
@@ -80,6 +87,7 @@ func audited(t Tenant) auditedTenant {
 		MinRetentionSeconds: int64(t.MinRetention / time.Second), MaxRetentionSeconds: int64(t.MaxRetention / time.Second),
 		RequestsPerSecond: t.Limits.RequestsPerSecond, NewKeysPerMinute: t.Limits.NewKeysPerMinute,
 		MaxLiveRecords: t.Limits.LiveRecords, MaxStoredBytes: t.Limits.StoredBytes,
+		NamespaceRequestsPerSecond: t.Limits.NamespaceRequestsPerSecond, CallerRequestsPerSecond: t.Limits.CallerRequestsPerSecond,
 	}
 }
 
@@ -98,9 +106,10 @@ type queryer interface {
 func (s *store) InsertTenant(ctx context.Context, params CreateParams, secret [32]byte, entry audit.Entry) (Tenant, auth.Credential, error) {
 	const query = `
 		insert into tenants (tenant_id, name, secret, min_retention_seconds, max_retention_seconds, body_limit_bytes,
-		                     grace_seconds, requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes)
+		                     grace_seconds, requests_per_second, new_keys_per_minute, max_live_records, max_stored_bytes,
+		                     namespace_requests_per_second, caller_requests_per_second)
 		values (@tenant, @name, @secret, @min_seconds, @max_seconds, @body_limit,
-		        @grace_seconds, @requests, @new_keys, @records, @bytes)
+		        @grace_seconds, @requests, @new_keys, @records, @bytes, @namespace_requests, @caller_requests)
 		returning ` + tenantColumns
 	var tenant Tenant
 	var admin auth.Credential
@@ -118,6 +127,9 @@ func (s *store) InsertTenant(ctx context.Context, params CreateParams, secret [3
 			"new_keys":      params.limits.NewKeysPerMinute,
 			"records":       params.limits.LiveRecords,
 			"bytes":         params.limits.StoredBytes,
+
+			"namespace_requests": params.limits.NamespaceRequestsPerSecond,
+			"caller_requests":    params.limits.CallerRequestsPerSecond,
 		})
 		if err != nil {
 			return err
