@@ -39,21 +39,24 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return printHelp(stdout)
 	case administer != nil:
 		return runCommand(ctx, administer, rest, environ, stdout, stderr)
-	case len(args) == 2 && isHelp(args[1]) && (word == "migrate" || word == "config" || isGroup(word)):
+	case len(args) == 2 && isHelp(args[1]) && (isPlain(word) || isGroup(word)):
 		return printHelp(stdout)
 	case isGroup(word):
 		return fmt.Errorf("there is no command %q; api help shows what there is", strings.Join(args[:min(len(args), 2)], " "))
 	case len(args) > 1:
 		return fmt.Errorf("%q is one argument too many; api help shows what there is", args[1])
-	case word != "" && word != "migrate" && word != "config":
+	case word != "" && !isPlain(word):
 		return fmt.Errorf("there is no command %q; api help shows what there is", word)
 	}
 	cfg, err := loadConfig(environ)
 	if err != nil {
 		return err
 	}
-	if word == "config" {
+	switch word {
+	case "config":
 		return printConfig(cfg, stdout)
+	case "probe":
+		return telemetry.Probe(ctx, string(cfg.ListenAddr))
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
 	metrics := telemetry.NewMetrics()

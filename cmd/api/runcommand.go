@@ -34,3 +34,8 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 	}
 	return told(do(ctx, a, stdout))
 }
+
+// isPlain finds the commands that take no flags.
+func isPlain(word string) bool {
+	return word == "migrate" || word == "config" || word == "probe"
+}

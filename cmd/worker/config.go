@@ -102,6 +102,7 @@ PostgreSQL. Any number of workers may run; each job runs once.
 
 Usage:
   worker        work until SIGTERM or SIGINT
+  worker probe  ask the process that works with this environment whether it lives: ends with 0 or 1
   worker help   show this
 
 Environment:

@@ -35,12 +35,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return fmt.Errorf("%q is one argument too many; worker help shows what there is", args[1])
 	case len(args) == 1 && (args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help"):
 		return printHelp(stdout)
-	case len(args) == 1:
+	case len(args) == 1 && args[0] != "probe":
 		return fmt.Errorf("there is no command %q; worker help shows what there is", args[0])
 	}
 	cfg, err := loadConfig(environ)
 	if err != nil {
 		return err
+	}
+	if len(args) == 1 {
+		return telemetry.Probe(ctx, cfg.ListenAddr)
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
 	metrics := telemetry.NewWorkerMetrics()
