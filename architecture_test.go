@@ -64,6 +64,7 @@ func arrows() []arrow {
 		{"client", nil},
 		{"bench", all(domain, ground, []string{"client"})},
 		{"examples", []string{"client"}},
+		{"test/deploy", nil},
 		{"test", all(domain, ground, []string{api, worker, "client", fingerprint, openapi, migrations})},
 		{"tools", nil},
 	}
@@ -77,7 +78,7 @@ func domainFolders() []string {
 
 // modulesApart have go.mod files that nobody gets by using the service or the
 // client: what they import is their own affair.
-func modulesApart() []string { return []string{"tools", "examples"} }
+func modulesApart() []string { return []string{"tools", "examples", "test/deploy"} }
 
 // supportOnly names packages for development and tests, and who may import them
 // outside of tests. A folder whose name ends in test needs no line here.

@@ -75,7 +75,3 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	return serve(ctx, cfg, pool, metrics, logger)
 }
-
-func isHelp(word string) bool {
-	return word == "help" || word == "-h" || word == "-help" || word == "--help"
-}

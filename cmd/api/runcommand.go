@@ -35,6 +35,10 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 	return told(do(ctx, a, stdout))
 }
 
+func isHelp(word string) bool {
+	return word == "help" || word == "-h" || word == "-help" || word == "--help"
+}
+
 // isPlain finds the commands that take no flags.
 func isPlain(word string) bool {
 	return word == "migrate" || word == "config" || word == "probe"
