@@ -59,9 +59,13 @@ func (g *Group) Read() []Reading {
 	say(ReadingReusedOwners, g.Of(Resumed), begins, shareResumed,
 		"%d of %d begins resumed an attempt by its owner: owners are reused instead of made for each attempt, or begins lose their answers.")
 	if late := g.Of(LateCompletion); late > 0 {
+		completions := "completions"
+		if late == 1 {
+			completions = "completion"
+		}
 		readings = append(readings, Reading{
 			Code: ReadingLateWork, Count: late, Of: begins,
-			Text: fmt.Sprintf("%d completions came from a holder that had lost its lease, beside %d begins: work may have been done twice.", late, begins),
+			Text: fmt.Sprintf("%d %s came from a holder that had lost its lease, beside %d begins: work may have been done twice.", late, completions, begins),
 		})
 	}
 	return readings

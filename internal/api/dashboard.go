@@ -109,10 +109,13 @@ func gzipped(plain []byte) []byte {
 	return out.Bytes()
 }
 
-// dashboardFiles serves the built files. Every address that is no file is the
-// page itself, which reads the address and shows that view.
 func dashboardFiles(*API) http.Handler {
-	assets, err := builtAssets()
+	return serveAssets(builtAssets())
+}
+
+// serveAssets serves the built files; nil: none are built. Every address that is
+// no file is the page itself, which reads the address and shows that view.
+func serveAssets(assets map[string]asset, err error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(w)
 		h := x.Header()

@@ -352,10 +352,7 @@ func TestTheDashboardsFilesAreStrictAndSmall(t *testing.T) {
 		}
 	}
 	if _, built := web.Dist(); !built {
-		if a.Status != 503 || !strings.Contains(string(a.Body), "make build") {
-			t.Errorf("without a build: %d %s", a.Status, a.Body)
-		}
-		return
+		return // TestWithoutABuildTheDashboardSaysHowToMakeOne has the rest
 	}
 	page := unzipped(t, a)
 	total, rest := len(a.Body), page

@@ -92,6 +92,8 @@ function Shell({ session, onSignedOut }: { session: Session; onSignedOut: () => 
     // A new view is announced, and the keyboard starts at its top.
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
+    // On a narrow screen the links scroll: the current one is where it is seen.
+    for (const link of document.querySelectorAll<HTMLElement>("nav a[aria-current]")) link.parentElement!.scrollLeft = link.offsetLeft - link.parentElement!.offsetLeft - 40;
   }, [place.path]);
 
   const waiting = unknown.data ? unknown.data.items.length : 0;

@@ -67,7 +67,7 @@ export function AgeHistogram({ ages }: { ages: Ages }) {
           <span style={{ width: `${(mark(30) - mark(5)) * 100}%` }} />
           <span style={{ width: `${(1 - mark(30)) * 100}%` }}>retry loop</span>
         </div>
-        <div class="ages-plot">
+        <div class={`ages-plot ${ages.count === 0 ? "plot-empty" : ""}`}>
           {ages.buckets.map((b, i) => (
             <div class="ages-column" title={`${bounds(ages, i)}: ${count(b.count)}`}>
               <span class="ages-count">{b.count > 0 ? count(b.count) : ""}</span>

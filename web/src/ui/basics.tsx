@@ -1,6 +1,6 @@
 // The small parts that every view is made of.
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Problem } from "../api/client";
 import * as f from "../format";
 
@@ -145,7 +145,9 @@ export function Field(p: { label: string; hint?: ComponentChildren; error?: stri
 export function Dialog(p: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // With the element, not after the next picture: what had the focus then is
+  // what gets it back.
+  useLayoutEffect(() => {
     const dialog = ref.current!;
     const before = document.activeElement as HTMLElement | null;
     dialog.showModal();

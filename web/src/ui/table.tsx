@@ -1,5 +1,6 @@
 // Tables that sort by any column, by mouse and by keyboard, and page through
-// very many rows.
+// very many rows. On a narrow screen each row is a block of its own; the roles
+// are said, because such a block is no longer a row by itself.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { count } from "../format";
@@ -29,13 +30,14 @@ export function Table<T>({ caption, columns, rows, rowKey, page = 25, foot }: Pr
   const some = sorted.slice(0, shown);
   return (
     <div class="table-wrap" tabIndex={0} role="region" aria-label={caption}>
-      <table>
+      <table class="rows" role="table">
         <caption class="visually-hidden">{caption}</caption>
-        <thead>
-          <tr>
+        <thead role="rowgroup">
+          <tr role="row">
             {columns.map((c, i) => (
               <th
                 scope="col"
+                role="columnheader"
                 class={`${c.number ? "num" : ""} ${c.class ?? ""}`}
                 aria-sort={sort?.column === i ? (sort.down ? "descending" : "ascending") : undefined}
               >
@@ -55,11 +57,11 @@ export function Table<T>({ caption, columns, rows, rowKey, page = 25, foot }: Pr
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {some.map((row) => (
-            <tr key={rowKey(row)}>
+            <tr key={rowKey(row)} role="row">
               {columns.map((c) => (
-                <td class={`${c.number ? "num" : ""} ${c.class ?? ""}`} data-head={c.head}>
+                <td role="cell" class={`${c.number ? "num" : ""} ${c.class ?? ""}`} data-head={c.head}>
                   {c.cell(row)}
                 </td>
               ))}

@@ -48,7 +48,7 @@ export function TimeSeries({ title, at, stepSeconds, series, format, height = 19
         height,
         tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "Etc/UTC"),
         legend: { show: false },
-        padding: [10, 6, 0, 0],
+        padding: [10, 20, 0, 0],
         cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
         scales: {
           x: { range: (_u, min, max) => [min - stepSeconds / 2, max + stepSeconds / 2] },

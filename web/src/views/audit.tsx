@@ -14,6 +14,7 @@ export function Audit() {
   const trail = useData("audit" + actionName, (signal) => get<Page<AuditEntry>>("/v1/audit" + query({ limit: "100", action: actionName || null }), signal));
   const rows = [...(trail.data?.items ?? []), ...(older?.items ?? [])];
   const next = older === null ? (trail.data?.next_cursor ?? null) : older.next;
+  const nameOf = (kind: string, id: string) => (kind === "credential" ? names.credential(id) : kind === "namespace" ? names.namespace(id) : id);
   const known = [...new Set(rows.map((e) => e.action))].sort();
   return (
     <Card
@@ -62,12 +63,12 @@ export function Audit() {
               head: "To what", class: "name",
               cell: (e) => (
                 <>
-                  {e.object.kind} {e.object.id && <Outside text={e.object.kind === "credential" ? names.credential(e.object.id) : e.object.id} />}
+                  {e.object.kind} {e.object.id && <Outside text={nameOf(e.object.kind, e.object.id)} />}
                 </>
               ),
             },
             { head: "Reason", class: "name", cell: (e) => (e.reason ? <Outside text={e.reason} /> : <span class="muted">–</span>) },
-            { head: "From what to what", class: "wide-cell", cell: (e) => <Diff before={e.before} after={e.after} /> },
+            { head: "From what to what", class: "wide-cell", cell: (e) => <Diff before={e.before} after={e.after} nameOf={nameOf} /> },
             { head: "From", cell: (e) => (e.address ? <code>{e.address}</code> : <span class="muted">–</span>) },
           ]}
         />
@@ -95,26 +96,27 @@ export function Audit() {
 }
 
 // Diff shows the members that differ, as text.
-function Diff({ before, after }: { before: unknown; after: unknown }) {
+function Diff({ before, after, nameOf }: { before: unknown; after: unknown; nameOf: (kind: string, id: string) => string }) {
   if (before === null && after === null) return <span class="muted">–</span>;
   const b = isObject(before) ? before : before === null ? {} : { value: before };
   const a = isObject(after) ? after : after === null ? {} : { value: after };
   const members = [...new Set([...Object.keys(b), ...Object.keys(a)])].filter((k) => JSON.stringify(b[k]) !== JSON.stringify(a[k]));
+  const text = (k: string, v: unknown) => JSON.stringify(k === "namespace" && typeof v === "string" ? nameOf("namespace", v) : v);
   return (
     <ul class="plain diff">
       {members.map((k) => (
         <li>
-          <span class="muted">{k}</span>{" "}
+          {k !== "value" && <span class="muted">{k} </span>}
           {k in b && (
             <>
               <del>
-                <Outside text={JSON.stringify(b[k])} />
+                <Outside text={text(k, b[k])} />
               </del>{" "}
             </>
           )}
           {k in a && (
             <ins>
-              <Outside text={JSON.stringify(a[k])} />
+              <Outside text={text(k, a[k])} />
             </ins>
           )}
         </li>

@@ -59,11 +59,15 @@ export function GroupTable({ what, groups, other, brief = false }: { what: What;
       rowKey={name}
       foot={
         other && (other.begins > 0 || other.late_completions > 0) ? (
-          <tfoot>
-            <tr>
-              <td class="name">all others together</td>
+          <tfoot role="rowgroup">
+            <tr role="row">
+              <td role="cell" class="name">
+                all others together
+              </td>
               {columns.slice(1).map((c) => (
-                <td class={c.number ? "num" : ""}>{c.cell(other as Row)}</td>
+                <td role="cell" class={c.number ? "num" : ""} data-head={c.head}>
+                  {c.cell(other as Row)}
+                </td>
               ))}
             </tr>
           </tfoot>

@@ -79,7 +79,7 @@ function Editor({ retention: r, etag, onSaved, onStale }: { retention: Retention
           });
       }}
     >
-      <Card title="How long a response is kept" aside={<span class="muted">{limits}</span>}>
+      <Card title="How long a response is kept" aside={<span class="muted">may be {limits}</span>}>
         <Field label="By default" hint="A response is replayed for at least this long after it was completed. Choose longer than your clients go on retrying.">
           {(id, by) => <Duration id={id} describedBy={by} value={byDefault} disabled={!admin} onChange={(s) => edit(() => setDefault(s))} />}
         </Field>
