@@ -30,7 +30,7 @@ export function Table<T>({ caption, columns, rows, rowKey, page = 25, foot }: Pr
   const some = sorted.slice(0, shown);
   return (
     <div class="table-wrap" tabIndex={0} role="region" aria-label={caption}>
-      <table class="rows" role="table">
+      <table class="sheet" role="table">
         <caption class="visually-hidden">{caption}</caption>
         <thead role="rowgroup">
           <tr role="row">
