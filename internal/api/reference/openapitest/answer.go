@@ -151,6 +151,8 @@ func (x *exchange) checkMeaning(mediaType string, value any) {
 		x.code, _ = object["code"].(string)
 		x.checkProblem(object, x.Status)
 		x.same("retry_after", object["retry_after"], "Retry-After", x.Header.Get("Retry-After"))
+	case object["tenant"] != nil && x.Header.Get("Location") != "":
+		x.same("tenant.id", "/v1/admin/tenants/"+fmt.Sprint(member(object["tenant"], "id")), "Location", x.Header.Get("Location"))
 	case x.Header.Get("Location") != "":
 		x.same("id", "/v1/keys/"+fmt.Sprint(object["id"]), "Location", x.Header.Get("Location"))
 	}

@@ -120,8 +120,11 @@ func TestEveryPartOfTheDocumentIsDescribed(t *testing.T) {
 			if o.Summary == "" || o.Description == "" || len(o.Tags) != 1 {
 				t.Errorf("%s has no summary, no description or not one tag", where)
 			}
-			if strings.HasPrefix(path, "/v1/") != (o.Extensions["x-onceward-roles"] != nil) || strings.HasPrefix(path, "/v1/") != (o.Security == nil) {
+			if strings.HasPrefix(path, "/v1/") != (o.Extensions["x-onceward-roles"] != nil) || strings.HasPrefix(path, "/v1/") != (o.Security == nil || len(*o.Security) > 0) {
 				t.Errorf("%s: calls of the API, and they alone, have roles and need a credential", where)
+			}
+			if operator := strings.HasPrefix(path, "/v1/admin/"); operator != isOperators(o) || operator != (o.Servers != nil) {
+				t.Errorf("%s: the operator's calls, and they alone, have a server and a token of their own", where)
 			}
 			for _, p := range o.Parameters {
 				if p.Value.Description == "" || p.Value.Example == nil && len(p.Value.Examples) == 0 {
@@ -186,20 +189,12 @@ func hasDescription(schema *openapi3.Schema) bool {
 	return schema.Description != "" || schema.Type == nil && (schema.Const != nil || len(schema.Enum) > 0)
 }
 
-// later are the codes that no documented call answers with.
-func later() []problem.Kind {
-	// Of the operator's calls, which no customer reaches.
-	return []problem.Kind{problem.NotSuspended}
-}
-
 func TestEveryProblemOfTheTableIsDocumented(t *testing.T) {
 	t.Parallel()
 	v := newValidator(t)
 	var want []string
 	for _, entry := range problem.Table() {
-		if !slices.Contains(later(), entry.Kind) {
-			want = append(want, string(entry.Kind))
-		}
+		want = append(want, string(entry.Kind))
 	}
 	var listed []string
 	for _, value := range v.document.Components.Schemas["ProblemCode"].Value.Enum {
@@ -229,7 +224,7 @@ func TestEveryCallDocumentsWhatEveryCallCanAnswer(t *testing.T) {
 	t.Parallel()
 	v := newValidator(t)
 	for _, o := range v.operations() {
-		if o.Security != nil {
+		if o.Security != nil && !isOperators(o) {
 			continue
 		}
 		var codes []string
@@ -242,13 +237,18 @@ func TestEveryCallDocumentsWhatEveryCallCanAnswer(t *testing.T) {
 			}
 		}
 		underLease := slices.Contains(codes, "lease_lost") || o.OperationID == "completeBatch"
-		for _, never := range []string{"suspended", "rate_limited", "quota_exceeded"} {
-			if underLease && slices.Contains(codes, never) {
-				t.Errorf("%s is a lease call and documents %s", o.OperationID, never)
+		noTenant := underLease || isOperators(o)
+		for _, never := range []string{"suspended", "quota_exceeded"} {
+			if noTenant && slices.Contains(codes, never) {
+				t.Errorf("%s is refused by no tenant's state, and documents %s", o.OperationID, never)
 			}
 		}
+		// Whoever they are made by: what has no valid credential is no call of a tenant.
+		if limited := o.Responses.Value("429"); noTenant && (limited == nil || limited.Ref != "#/components/responses/SignInsLimited") {
+			t.Errorf("%s does not document failed sign-ins alone as 429", o.OperationID)
+		}
 		for _, want := range []string{"suspended", "rate_limited"} {
-			if !underLease && !slices.Contains(codes, want) {
+			if !noTenant && !slices.Contains(codes, want) {
 				t.Errorf("%s does not document %s", o.OperationID, want)
 			}
 		}
@@ -268,6 +268,13 @@ func TestTheDocumentHasTheCallsOfTheContract(t *testing.T) {
 		"GET /openapi.yaml getOpenAPIYAML",
 		"GET /problems/{code} getProblemPage",
 		"GET /readyz readyz",
+		"POST /v1/admin/prune pruneAll operator",
+		"GET /v1/admin/tenants listTenants operator ?limit&cursor",
+		"POST /v1/admin/tenants createTenant operator",
+		"DELETE /v1/admin/tenants/{id} deleteTenant operator ?name",
+		"GET /v1/admin/tenants/{id} getTenant operator",
+		"PATCH /v1/admin/tenants/{id} patchTenant operator",
+		"POST /v1/admin/tenants/{id}/credentials recoverAdmin operator",
 		"GET /v1/analytics/callers getCallerFigures ops,resolver,admin ?from&to&operation&namespace&caller&limit",
 		"GET /v1/analytics/operations getOperationFigures ops,resolver,admin ?from&to&operation&namespace&caller&limit",
 		"GET /v1/analytics/outcomes getOutcomes ops,resolver,admin ?from&to&step&operation&namespace&caller",

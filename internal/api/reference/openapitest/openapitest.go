@@ -120,6 +120,8 @@ type Operation struct {
 	Path   string
 	Roles  []string // nil: open to everybody
 	Query  []string // the query parameters that it knows
+	// Operator is a call of the operator's listener.
+	Operator bool
 	// HasBody says whether a body is read; it may still be left out.
 	HasBody bool
 }
@@ -129,7 +131,7 @@ func (v *Validator) Operations() []Operation {
 	var list []Operation
 	for path, item := range v.document.Paths.Map() {
 		for method, o := range item.Operations() {
-			operation := Operation{ID: o.OperationID, Method: method, Path: path, HasBody: o.RequestBody != nil}
+			operation := Operation{ID: o.OperationID, Method: method, Path: path, HasBody: o.RequestBody != nil, Operator: isOperators(o)}
 			if roles, ok := o.Extensions["x-onceward-roles"].([]any); ok {
 				for _, role := range roles {
 					operation.Roles = append(operation.Roles, fmt.Sprint(role))
@@ -145,6 +147,14 @@ func (v *Validator) Operations() []Operation {
 	}
 	slices.SortFunc(list, func(a, b Operation) int { return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method) })
 	return list
+}
+
+// isOperators says whether the operation wants the operator's token.
+func isOperators(o *openapi3.Operation) bool {
+	return o.Security != nil && slices.ContainsFunc(*o.Security, func(r openapi3.SecurityRequirement) bool {
+		_, operator := r["operatorToken"]
+		return operator
+	})
 }
 
 func (v *Validator) operations() []*openapi3.Operation {
