@@ -12,7 +12,7 @@ FUZZTIME ?= 20s
 RACE     ?= $(PACKAGES)
 
 .DEFAULT_GOAL := help
-.PHONY: help run env demo reset web/build web/check chromium build test test/short test/race fuzz lint verify fmt stats
+.PHONY: help run env demo reset web/build web/check chromium build test test/short test/race fuzz lint verify licences vuln fmt stats
 
 help: ## show this
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z\/-]+:.*## / { gsub(/[$$][$$]/, "$$", $$2); printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,15 @@ lint: $(LINT) ## hold every module against .golangci.yml
 
 verify: ## check that every module is tidy and needs no workspace
 	@for module in $(MODULES); do echo "go mod tidy: $$module"; (cd "$$module" && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
+
+licences: ## check that every module has a licence file of a permitted kind, offline
+	@cd tools && GOWORK=off $(GO) run ./licences ..
+
+# Not in CI: it asks vuln.go.dev. Its version stands here, so that what lints
+# does not carry it.
+GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
+vuln: ## look for known vulnerabilities in what the binaries call (needs the network)
+	GOWORK=off $(GO) run $(GOVULNCHECK) ./cmd/...
 
 fmt: $(LINT) ## format as lint wants it
 	$(LINT) fmt
