@@ -35,8 +35,11 @@ const (
 // of a caller's cancels; a caller that is gone before that is dropped.
 type batcher[E entrant, R any] struct {
 	queue   *queue[E, R]
-	turn    sync.Mutex // guards session
+	turn    sync.Mutex // guards session and unreachable
 	session *session
+	// unreachable says that the last flush gave up on a database that it could
+	// not reach: the next one tries once, so that its callers are told at once.
+	unreachable bool
 	// runFunc answers entries in one transaction, or fails for all of them.
 	// It must be safe to repeat where its outcome is unknown.
 	runFunc func(ctx context.Context, via sender, entries []E) ([]R, error)
@@ -162,10 +165,11 @@ func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 		for i, t := range tasks {
 			t.answer <- answer[R]{result: results[i]}
 		}
-	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err) || errors.Is(err, errUnknownCommit):
+	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err) || postgres.IsOutOfResources(err) || errors.Is(err, errUnknownCommit):
 		for _, t := range tasks {
 			t.answer <- answer[R]{err: err}
 		}
+		b.giveUp(err)
 	case locked && (len(tasks) == 1 || *patience <= 0):
 		for _, t := range tasks {
 			go b.flushAlone(t)
@@ -184,16 +188,35 @@ func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 // own digest, is that entry's success.
 func (b *batcher[E, R]) run(tasks []*task[E, R], entries []E) (results []R, err error) {
 	ctx, span := b.span(tasks)
+	defer func() { endSpan(span, err) }()
 	if b.watch.observer != nil {
 		began := b.nowFunc()
 		defer func() { b.watch.observer.ObserveBatch(b.watch.kind, len(entries), b.nowFunc().Sub(began)) }()
 	}
-	err = repeat(ctx, b.nowFunc, func() (err error) {
+	attempt := func() (err error) {
 		results, err = b.runFunc(ctx, b.session, entries)
 		return err
-	})
-	endSpan(span, err)
+	}
+	if b.unreachable {
+		if err = attempt(); err == nil || postgres.IsConnectionError(err) {
+			b.unreachable = err != nil
+			return results, err
+		}
+	}
+	b.unreachable = false
+	err = repeat(ctx, b.nowFunc, attempt)
 	return results, err
+}
+
+// giveUp answers with err all that waits as well: nobody waits for one failure
+// after the other while the database is away, however many callers there are.
+func (b *batcher[E, R]) giveUp(err error) {
+	b.unreachable = postgres.IsConnectionError(err)
+	for waiting := b.queue.take(maxQueued); len(waiting) > 0; waiting = b.queue.take(maxQueued) {
+		for _, t := range waiting {
+			t.answer <- answer[R]{err: err}
+		}
+	}
 }
 
 func (b *batcher[E, R]) flushAlone(t *task[E, R]) {

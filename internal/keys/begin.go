@@ -68,6 +68,9 @@ func (s *Service) observe(e *entry, outcome Outcome) {
 // decideOne decides a valid entry, body included. It travels with the batches
 // of its kind.
 func (s *Service) decideOne(ctx context.Context, e *entry) (Outcome, error) {
+	if err := s.clock.Doubt(); err != nil {
+		return nil, problem.Unavailable(err)
+	}
 	if kept := s.replays.lookup(e.ref); kept != nil {
 		if outcome, settled, err := s.settle(ctx, e, kept); settled {
 			return outcome, err
@@ -118,6 +121,12 @@ func (s *Service) entry(ctx context.Context, caller auth.Caller, req BeginReques
 // trips; results[i] becomes entries[i]'s. Bodies larger than inlineBodyBytes
 // are not loaded.
 func (s *Service) begin(ctx context.Context, entries []*entry, results []result) {
+	if err := s.clock.Doubt(); err != nil {
+		for i := range results {
+			results[i].err = problem.Unavailable(err)
+		}
+		return
+	}
 	pending := make([]int, len(entries))
 	for i := range pending {
 		pending[i] = i
@@ -286,7 +295,7 @@ func translate(err error) error {
 		return p
 	case errors.Is(err, errGone), errors.Is(err, context.Canceled), errors.Is(err, errUnknownCommit):
 		return problem.Unavailable(err)
-	case postgres.IsConnectionError(err), postgres.IsReadOnly(err), postgres.IsDeadlock(err),
+	case postgres.IsConnectionError(err), postgres.IsReadOnly(err), postgres.IsOutOfResources(err), postgres.IsDeadlock(err),
 		postgres.IsLockNotAvailable(err), postgres.IsSerialization(err):
 		return problem.Unavailable(err)
 	default:

@@ -33,7 +33,9 @@ type Config struct {
 	// a traced request; nil: nobody is told, and there are no spans.
 	Batches BatchObserver
 	Tracer  trace.Tracer
-	Logger  *slog.Logger // nil: discarded
+	// Clock says whether the database's clock is to be believed; nil: it is.
+	Clock  Clock
+	Logger *slog.Logger // nil: discarded
 	// PollInterval is how often the records that somebody waits for are looked
 	// at; zero means 50 ms. One statement for all of them.
 	PollInterval time.Duration
@@ -41,6 +43,18 @@ type Config struct {
 	// negative number none.
 	CacheBytes int64
 }
+
+// Clock is the database's clock as somebody watches it: *postgres.Clock. It is
+// asked on the path of every begin, so it must never block.
+type Clock interface {
+	// Doubt is why nothing may be begun or taken over now; nil: it may.
+	Doubt() error
+}
+
+// steady is the Clock of a Service that was given none.
+type steady struct{}
+
+func (steady) Doubt() error { return nil }
 
 // Service answers the calls of the wire contract, sections 3 to 5. It is safe
 // for use by many goroutines.
@@ -50,6 +64,7 @@ type Service struct {
 	observer Observer
 	// admission is asked before a record is made.
 	admission Admission
+	clock     Clock // asked before anything is decided
 	logger    *slog.Logger
 	waits     *waits
 
@@ -81,9 +96,12 @@ func New(c Config) *Service {
 	if c.PollInterval == 0 {
 		c.PollInterval = 50 * time.Millisecond
 	}
+	if c.Clock == nil {
+		c.Clock = steady{}
+	}
 	st := &store{pool: c.Pool}
 	s := &Service{
-		store: st, tenants: c.Tenants, observer: c.Observer, admission: c.Admission, logger: c.Logger,
+		store: st, tenants: c.Tenants, observer: c.Observer, admission: c.Admission, clock: c.Clock, logger: c.Logger,
 		waits:        newWaits(st, c.PollInterval, c.Logger),
 		newOwnerFunc: rand.Text, // 26 characters of base 32: at least 128 bits
 		nowFunc:      time.Now,

@@ -11,9 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// statementTimeout is how long a transaction may take once it is sent. It is
-// far above what any takes; what ends it is a lost network.
-const statementTimeout = 10 * time.Second
+const (
+	// statementTimeout is how long a transaction may take once it is sent,
+	// connecting to the server included. It is far above what any takes; what
+	// ends it is a lost network or a server that hangs.
+	statementTimeout = 5 * time.Second
+	// acquireTimeout is how long a connection of the pool is waited for, and
+	// made where there is none.
+	acquireTimeout = 3 * time.Second
+)
 
 var (
 	// errGone says that the caller's client was gone before anything was sent.
@@ -35,7 +41,9 @@ type pooled struct{ pool *pgxpool.Pool }
 // send drops a client that is gone before the pipeline is sent. After that
 // nothing of the client's cancels it: a cancel could reach the COMMIT.
 func (p pooled) send(ctx context.Context, batch *pgx.Batch) error {
-	conn, err := p.pool.Acquire(ctx)
+	waiting, cancel := context.WithTimeout(ctx, acquireTimeout)
+	defer cancel()
+	conn, err := p.pool.Acquire(waiting)
 	if err != nil {
 		return err
 	}
@@ -43,14 +51,14 @@ func (p pooled) send(ctx context.Context, batch *pgx.Batch) error {
 	if ctx.Err() != nil {
 		return errGone
 	}
-	return sendOn(ctx, conn.Conn(), batch)
+	sent, cancelSent := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancelSent()
+	return sendOn(sent, conn.Conn(), batch)
 }
 
 func sendOn(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) error {
-	sent, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
-	defer cancel()
 	// Close reads to the end of the pipeline: its error is the COMMIT's.
-	return conn.SendBatch(sent, batch).Close()
+	return conn.SendBatch(ctx, batch).Close()
 }
 
 // session is the connection that one batcher owns. It is made when it is
@@ -97,10 +105,10 @@ func newSession(pool *pgxpool.Pool) *session {
 }
 
 func (s *session) send(ctx context.Context, batch *pgx.Batch) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
 	if s.conn == nil || s.conn.IsClosed() {
-		connecting, cancel := context.WithTimeout(ctx, statementTimeout)
-		defer cancel()
-		conn, err := pgx.ConnectConfig(connecting, s.config)
+		conn, err := pgx.ConnectConfig(ctx, s.config)
 		if err != nil {
 			return err
 		}

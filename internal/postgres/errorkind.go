@@ -21,7 +21,7 @@ const (
 	ErrorSerialization ErrorKind = "serialization" //
 	ErrorConstraint    ErrorKind = "constraint"    // class 23: as a rule an answer, such as a name that is taken
 	ErrorData          ErrorKind = "data"          // class 22: a value that PostgreSQL cannot store
-	ErrorResources     ErrorKind = "resources"     // class 53: disk full, out of memory
+	ErrorResources     ErrorKind = "resources"     // class 53, 58030: disk full or broken, out of memory
 	ErrorCancelled     ErrorKind = "cancelled"     // whoever asked is gone, or a statement_timeout
 	ErrorOther         ErrorKind = "other"         //
 	classResources               = "53"            // insufficient resources
@@ -58,7 +58,7 @@ func KindOf(err error) ErrorKind {
 		return ErrorConstraint
 	case strings.HasPrefix(c, classData):
 		return ErrorData
-	case strings.HasPrefix(c, classResources):
+	case IsOutOfResources(err):
 		return ErrorResources
 	case c == codeQueryCanceled, errors.Is(err, context.Canceled):
 		return ErrorCancelled

@@ -101,6 +101,22 @@ func Open(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
+// CheckWritable returns why the server at the end of the pool can be written
+// to by nobody: a standby, or one that was told to only read. nil: it can be.
+func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
+	var standby, readOnly bool
+	err := pool.QueryRow(ctx, "select pg_is_in_recovery(), current_setting('transaction_read_only')::boolean").Scan(&standby, &readOnly)
+	switch {
+	case err != nil:
+		return rootCause(err)
+	case standby:
+		return errors.New("the server is a standby: name the primary, or all hosts and target_session_attrs=read-write, in the database URL")
+	case readOnly:
+		return errors.New("the server takes no writes (default_transaction_read_only is on)")
+	}
+	return nil
+}
+
 func parse(cfg Config) (*pgxpool.Config, error) {
 	if strings.TrimSpace(cfg.URL) == "" {
 		return nil, errors.New("no database URL is given: set ONCEWARD_DATABASE_URL, for example to postgres://user@host:5432/onceward")

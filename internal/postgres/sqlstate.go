@@ -19,6 +19,7 @@ const (
 	codeSerializationFailure = "40001"
 	codeDeadlockDetected     = "40P01"
 	codeTooManyConnections   = "53300"
+	codeIOError              = "58030"
 	codeLockNotAvailable     = "55P03"
 	codeAdminShutdown        = "57P01"
 	codeCrashShutdown        = "57P02"
@@ -52,6 +53,14 @@ func IsSerialization(err error) bool { return code(err) == codeSerializationFail
 // IsReadOnly reports whether a write reached a server or transaction that only
 // reads (25006): as a rule a primary that has been demoted.
 func IsReadOnly(err error) bool { return code(err) == codeReadOnlyTransaction }
+
+// IsOutOfResources reports whether the server had no disk, memory or connection
+// left for the statement, or its disk failed (class 53, 58030). Nothing of the
+// transaction was kept; the same call succeeds once there is room again.
+func IsOutOfResources(err error) bool {
+	c := code(err)
+	return strings.HasPrefix(c, classResources) || c == codeIOError
+}
 
 // IsDataError reports whether the statement's values were refused (classes 22
 // and 23): running it again with the same values fails again.

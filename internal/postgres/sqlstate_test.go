@@ -33,6 +33,7 @@ func classes(err error) []string {
 		{"serialization", postgres.IsSerialization(err)},
 		{"read only", postgres.IsReadOnly(err)},
 		{"data", postgres.IsDataError(err)},
+		{"resources", postgres.IsOutOfResources(err)},
 		{"connection", postgres.IsConnectionError(err)},
 	} {
 		if question.yes {
@@ -60,7 +61,9 @@ func TestErrorsAreToldApart(t *testing.T) {
 		"write in a read-only session": {readOnly, []string{"read only"}},
 		"session ended by the server":  {sessionTerminated, []string{"connection"}},
 		"idle in transaction too long": {idleInTransaction, []string{"connection"}},
-		"too many connections":         {tooManyConnections, []string{"connection"}},
+		"too many connections":         {tooManyConnections, []string{"resources", "connection"}},
+		"disk full":                    {statement("do $$ begin raise disk_full; end $$"), []string{"resources"}},
+		"disk broken":                  {statement("do $$ begin raise io_error; end $$"), []string{"resources"}},
 		"connection refused":           {connectionRefused, []string{"connection"}},
 		"server hangs up":              {serverHangsUp, []string{"connection"}},
 		"server says nothing":          {serverSaysNothing, []string{"connection"}},

@@ -97,6 +97,8 @@ func roleOf(t *testing.T, w *apitest.World) (role, databaseURL string) {
 		`create role %[1]s login password '%[2]s'`,
 		`grant select, insert, update, delete on all tables in schema public to %[1]s`,
 		`grant usage on all sequences in schema public to %[1]s`,
+		`grant usage on schema river to %[1]s`,
+		`grant select, insert, update, delete on all tables in schema river to %[1]s`,
 	} {
 		if _, err := w.Pool.Exec(t.Context(), fmt.Sprintf(statement, role, password)); err != nil {
 			t.Fatalf("%s: %v", statement, err)
