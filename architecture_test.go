@@ -29,6 +29,7 @@ func arrows() []arrow {
 		postgres, problem                = "internal/postgres", "internal/problem"
 		telemetry, freshcache            = "internal/telemetry", "internal/freshcache"
 		migrations, fingerprint, openapi = "migrations", "client/fingerprint", "api"
+		guides                           = "docs"
 	)
 	ground := []string{postgres, problem, telemetry, freshcache}
 	domain := domainFolders()
@@ -39,7 +40,7 @@ func arrows() []arrow {
 		{"cmd/worker", all(domain, ground, []string{worker})},
 		{"cmd/dev", []string{tenants, auth, audit, postgres, problem}},
 
-		{api, all(domain, []string{problem, telemetry, freshcache, openapi, fingerprint, "web"})},
+		{api, all(domain, []string{problem, telemetry, freshcache, openapi, fingerprint, guides, "web"})},
 		{worker, all(domain, ground)},
 
 		// The domain: what stands below may be known above, and never the other
@@ -59,6 +60,7 @@ func arrows() []arrow {
 
 		{migrations, nil},
 		{openapi, nil},
+		{guides, nil},
 		{"web", nil},
 		{"client/fingerprint", nil},
 		{"client", nil},

@@ -27,6 +27,11 @@ type config struct {
 	PublicURL     publicURL  `env:"ONCEWARD_PUBLIC_URL" help:"address under which callers reach the public API, such as https://api.example.com: the type of every problem begins with it; unset is http:// and the public listener's own address"`
 	AddrFile      string     `env:"ONCEWARD_ADDR_FILE" help:"file to which the real addresses are written as {\"url\", \"ops_url\"} once both listeners answer, and which is removed at the end; unset writes none"`
 
+	TLSCertFile    string          `env:"ONCEWARD_TLS_CERT_FILE" help:"file with the certificate chain (PEM) under which the public listener speaks TLS 1.2 or newer; read again when it changes; unset speaks HTTP, for a proxy that ends TLS"`
+	TLSKeyFile     string          `env:"ONCEWARD_TLS_KEY_FILE" help:"file with its private key (PEM); set together with ONCEWARD_TLS_CERT_FILE"`
+	TrustedProxies proxies         `env:"ONCEWARD_TRUSTED_PROXIES" help:"networks of the reverse proxies before this process, comma separated, such as 10.0.0.0/8: only what they say of a caller's address is believed, for audit and the limit on failed sign-ins; unset believes nobody"`
+	ProxyHeader    forwardedHeader `env:"ONCEWARD_TRUSTED_PROXY_HEADER" envDefault:"X-Forwarded-For" help:"the one header to which those proxies append the address, X-Forwarded-For or Forwarded; the other one is never read"`
+
 	OperatorToken     tokens `env:"ONCEWARD_OPERATOR_TOKEN" help:"tokens of the operator, comma separated, 32 to 512 characters each: two are valid while one replaces the other; unset lets no operator in"`
 	OperatorTokenFile tokens `env:"ONCEWARD_OPERATOR_TOKEN_FILE,file" help:"file to read them from instead, such as a mounted secret"`
 
@@ -61,6 +66,9 @@ func loadConfig(environ []string) (config, error) {
 	}
 	if set := []bool{cfg.JWTSecret != "", cfg.JWTSecretFile != "", cfg.JWTKeysFile != ""}; countSet(set) > 1 {
 		errs = append(errs, errors.New("more than one of ONCEWARD_JWT_SECRET, ONCEWARD_JWT_SECRET_FILE and ONCEWARD_JWT_KEYS_FILE is set: keep one"))
+	}
+	if (cfg.TLSCertFile == "") != (cfg.TLSKeyFile == "") {
+		errs = append(errs, errors.New("only one of ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE is set: set both, or neither"))
 	}
 	cfg.JWTSecret += cfg.JWTSecretFile
 	cfg.JWTSecretFile = ""

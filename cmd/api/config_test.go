@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const databaseURL = "ONCEWARD_DATABASE_URL=postgres://u:hunter2@db/onceward"
@@ -27,10 +29,11 @@ func TestWithTheDatabaseAloneAllElseHasItsDefault(t *testing.T) {
 		ReplayCacheMiB:  64,
 		ListenAddr:      "127.0.0.1:8080",
 		OpsListenAddr:   "127.0.0.1:8081",
+		ProxyHeader:     "X-Forwarded-For",
 		LogLevel:        logLevel(slog.LevelInfo),
 		ShutdownTimeout: duration(8 * time.Second),
 	}
-	if diff := cmp.Diff(got, want); diff != "" {
+	if diff := cmp.Diff(got, want, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 }
@@ -46,6 +49,10 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"ONCEWARD_OPS_LISTEN_ADDR=[::1]:65535",
 		"ONCEWARD_PUBLIC_URL=https://api.example.com/onceward/",
 		"ONCEWARD_ADDR_FILE=/run/addr.json",
+		"ONCEWARD_TLS_CERT_FILE=/tls/tls.crt",
+		"ONCEWARD_TLS_KEY_FILE=/tls/tls.key",
+		"ONCEWARD_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.1,fd00::/8",
+		"ONCEWARD_TRUSTED_PROXY_HEADER=forwarded",
 		"ONCEWARD_OPERATOR_TOKEN=" + token + ", " + strings.Repeat("~", longestToken),
 		"ONCEWARD_LOG_LEVEL=WARN",
 		"ONCEWARD_SHUTDOWN_TIMEOUT=5m",
@@ -60,11 +67,15 @@ func TestEveryVariableIsRead(t *testing.T) {
 		OpsListenAddr:   "[::1]:65535",
 		PublicURL:       "https://api.example.com/onceward",
 		AddrFile:        "/run/addr.json",
+		TLSCertFile:     "/tls/tls.crt",
+		TLSKeyFile:      "/tls/tls.key",
+		TrustedProxies:  proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("fd00::/8")},
+		ProxyHeader:     "Forwarded",
 		OperatorToken:   tokens{token, strings.Repeat("~", longestToken)},
 		LogLevel:        logLevel(slog.LevelWarn),
 		ShutdownTimeout: duration(5 * time.Minute),
 	}
-	if diff := cmp.Diff(got, want); diff != "" {
+	if diff := cmp.Diff(got, want, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 }
@@ -107,6 +118,9 @@ func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
 		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://u:hunter2@example.com"}, "ONCEWARD_PUBLIC_URL is no address: "},
 		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://example.com?"}, "ONCEWARD_PUBLIC_URL is no address: "},
 		{[]string{databaseURL, "ONCEWARD_PUBLIC_URL=https://example.com#top"}, "ONCEWARD_PUBLIC_URL is no address: "},
+		{[]string{databaseURL, "ONCEWARD_TLS_CERT_FILE=/tls.crt"}, "only one of ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE is set: "},
+		{[]string{databaseURL, "ONCEWARD_TRUSTED_PROXIES=10.0.0.0/8,proxy"}, `ONCEWARD_TRUSTED_PROXIES holds "proxy": `},
+		{[]string{databaseURL, "ONCEWARD_TRUSTED_PROXY_HEADER=Via"}, `ONCEWARD_TRUSTED_PROXY_HEADER is "Via": `},
 		{[]string{databaseURL, "ONCEWARD_LOG_LEVEL=loud"}, `ONCEWARD_LOG_LEVEL is "loud": `},
 		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=8"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "8": `},
 		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=999ms"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "999ms": `},
@@ -220,7 +234,7 @@ func TestConfigShowsValuesAsTheyAreWrittenAndNoSecret(t *testing.T) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		got[name] = strings.TrimSpace(value)
 	}
-	if diff := cmp.Diff(got, want); diff != "" {
+	if diff := cmp.Diff(got, want, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 }

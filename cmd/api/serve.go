@@ -46,6 +46,8 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 	if err != nil {
 		return fmt.Errorf("set up tenants: %w", err)
 	}
+	clock := &postgres.Clock{}
+	metrics.WatchClock(clock.Steps, func() bool { return clock.Doubt() != nil })
 	log := audit.NewLog(pool)
 	signed, err := newTokens(cfg, pool, log)
 	if err != nil {
@@ -85,6 +87,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 		Admission: limiter,
 		Observer:  api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
 		Batches:   batches{metrics.Batches(keys.BatchKinds()...)},
+		Clock:     clock,
 		Logger:    logger,
 
 		CacheBytes: cacheBytes(cfg.ReplayCacheMiB),
@@ -94,6 +97,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 	var recording sync.WaitGroup
 	recording.Go(func() { authenticator.RecordUses(ctx, logger) })
 	recording.Go(func() { limiter.Run(ctx, logger) })
+	recording.Go(func() { clock.Watch(ctx, pool, time.Now, logger) })
 	defer recording.Wait()
 	defer cancel(nil) // before the wait: it ends the recording
 	err = api.Serve(ctx,
@@ -115,16 +119,20 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 			},
 			Sessions:  sessions,
 			Analytics: analytics.NewService(pool),
-			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Logger: logger}), desk},
+			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Clock: clock, Logger: logger}), desk},
 			Metrics:   metrics.Handler(logger),
 			Requests:  metrics,
 			Jobs:      jobs,
-			Checks:    checks(pool),
+			Clock:     clock,
+			Proxies:   api.Proxies{Trusted: cfg.TrustedProxies, Header: api.ForwardedHeader(cfg.ProxyHeader)},
+			Checks:    append(checks(pool), api.Check{Name: "clock", Run: func(context.Context) error { return clock.Doubt() }}),
 			Logger:    logger,
 		},
 		api.ServeConfig{
 			PublicAddr:      string(cfg.ListenAddr),
 			OperatorAddr:    string(cfg.OpsListenAddr),
+			CertFile:        cfg.TLSCertFile,
+			KeyFile:         cfg.TLSKeyFile,
 			ShutdownTimeout: cfg.ShutdownTimeout.time(),
 			Started: func(at api.Addresses) {
 				logger.Info("listening",
@@ -175,7 +183,7 @@ func newTokens(cfg config, pool *pgxpool.Pool, log *audit.Log) (*auth.Tokens, er
 // checks are what /readyz asks for beside the listeners themselves.
 func checks(pool *pgxpool.Pool) []api.Check {
 	return []api.Check{
-		{Name: "database", Run: pool.Ping},
+		{Name: "database", Run: func(ctx context.Context) error { return postgres.CheckWritable(ctx, pool) }},
 		{Name: "migrations", Run: func(ctx context.Context) error {
 			pending, err := postgres.PendingMigrations(ctx, pool)
 			if err == nil && pending > 0 {
@@ -218,7 +226,7 @@ func (f *addrFile) write(path string, at api.Addresses) error {
 	text, err := json.Marshal(struct {
 		URL    string `json:"url"`
 		OpsURL string `json:"ops_url"`
-	}{localURL(at.Public), localURL(at.Operator)})
+	}{at.LocalURL, localURL(at.Operator)})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAddrFile, err)
 	}

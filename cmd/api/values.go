@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/onceward/onceward/internal/api"
 )
 
 // The types of the variables. Each reads itself from text, and its error goes
@@ -165,3 +168,46 @@ func (j jwtSecret) GoString() string { return "[redacted]" }
 
 // LogValue keeps it out of slog.
 func (j jwtSecret) LogValue() slog.Value { return slog.StringValue(j.String()) }
+
+// proxies are networks of addresses.
+type proxies []netip.Prefix
+
+// UnmarshalText reads a comma separated list of networks and addresses.
+func (p *proxies) UnmarshalText(text []byte) error {
+	var list proxies
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		prefix, err := netip.ParsePrefix(part)
+		if addr, addrErr := netip.ParseAddr(part); addrErr == nil {
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("holds %q: give networks such as 10.0.0.0/8 or addresses, separated by commas", part)
+		}
+		list = append(list, prefix.Masked())
+	}
+	*p = list
+	return nil
+}
+
+// String is how they are written in a variable.
+func (p proxies) String() string {
+	parts := make([]string, len(p))
+	for i, prefix := range p {
+		parts[i] = prefix.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+type forwardedHeader string
+
+// UnmarshalText reads the name of one of the two headers.
+func (f *forwardedHeader) UnmarshalText(text []byte) error {
+	for _, known := range []api.ForwardedHeader{api.XForwardedFor, api.Forwarded} {
+		if strings.EqualFold(string(known), string(text)) {
+			*f = forwardedHeader(known)
+			return nil
+		}
+	}
+	return fmt.Errorf("is %q: give X-Forwarded-For or Forwarded", text)
+}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -35,13 +36,15 @@ const (
 // serve wires one process together and works until ctx ends. It never
 // migrates: until somebody has, it waits and /readyz says no.
 func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemetry.WorkerMetrics, logger *slog.Logger) error {
+	clock := &postgres.Clock{}
+	metrics.WatchClock(clock.Steps, func() bool { return clock.Doubt() != nil })
 	pause := cfg.PrunePause
 	if pause == 0 {
 		pause = -1 // none, where pruning takes zero for its default
 	}
 	w, err := worker.New(worker.Config{
 		Pool:       pool,
-		Pruner:     pruning.New(pruning.Config{Pool: pool, Logger: logger, Batch: cfg.PruneBatch, Pause: pause}),
+		Pruner:     pruning.New(pruning.Config{Pool: pool, Clock: clock, Logger: logger, Batch: cfg.PruneBatch, Pause: pause}),
 		Aggregator: analytics.NewAggregator(pool),
 		Upkeep:     tenants.NewUpkeep(pool, keys.NewRetentions(pool)),
 		Usage:      limits.NewUsage(pool),
@@ -58,7 +61,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 	if err != nil {
 		return fmt.Errorf("listen for the operator: %w", err)
 	}
-	page := &pages{pool: pool, worker: w, ctx: ctx}
+	page := &pages{pool: pool, clock: clock, worker: w, ctx: ctx}
 	server := &http.Server{
 		Handler:           page.handler(metrics.Handler(logger)),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -83,6 +86,10 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 			cancel(fmt.Errorf("serve the operator: %w", err))
 		}
 	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { clock.Watch(ctx, pool, time.Now, logger) })
+	defer watching.Wait()
+	defer cancel(nil) // before the wait
 	if err := waitForMigrations(ctx, pool, logger); err != nil {
 		return err
 	}
@@ -136,6 +143,7 @@ func shutDown(ctx context.Context, server *http.Server, logger *slog.Logger) {
 // pages are what the operator's listener shows.
 type pages struct {
 	pool   *pgxpool.Pool
+	clock  *postgres.Clock
 	worker *worker.Worker
 	ctx    context.Context //nolint:containedctx // of the process: its end is what /readyz tells
 }
@@ -174,6 +182,8 @@ func (p *pages) readyz(w http.ResponseWriter, r *http.Request) {
 		answer.Ready, answer.Reason = false, "the process is shutting down"
 	case err != nil:
 		answer.Ready, answer.Reason = false, err.Error()
+	case p.clock.Doubt() != nil:
+		answer.Ready, answer.Reason = false, p.clock.Doubt().Error()
 	case pending > 0:
 		answer.Ready, answer.Reason = false, fmt.Sprintf("%d migrations are pending: run api migrate", pending)
 	}

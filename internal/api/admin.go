@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/base64"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -93,15 +92,6 @@ func (a *API) noteResponseRead(ctx context.Context, caller auth.Caller, id keys.
 	return a.admin.Audit.Add(ctx, audit.Entry{
 		Tenant: uuid.UUID(caller.Tenant), Actor: caller.Actor(), Action: "response.read", Object: audit.Object{Kind: "record", ID: id.String()},
 	})
-}
-
-// remoteAddress is the peer without its port.
-func remoteAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // adminAnswer is JSON with a status, and with the version of a policy as its

@@ -68,6 +68,10 @@ type Config struct {
 	// Jobs shows the worker's jobs to the operator, below /ops/river; nil shows
 	// none. It asks nobody who they are.
 	Jobs http.Handler
+	// Proxies before this process are believed about who asks.
+	Proxies Proxies
+	// Clock is the database's; nil: nobody watches it.
+	Clock Clock
 	// Checks decide /readyz together with whether the process is draining.
 	Checks []Check
 	Logger *slog.Logger // nil: discarded
@@ -92,6 +96,8 @@ type API struct {
 	pruning   Pruning
 	metrics   http.Handler
 	jobs      http.Handler
+	clock     Clock
+	proxies   Proxies
 
 	pages  *reference.Reference
 	ready  *readiness
@@ -119,7 +125,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{
 		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), refusals: newRefusals(time.Now), sessions: c.Sessions, metrics: c.Metrics,
-		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs,
+		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs, clock: c.Clock, proxies: c.Proxies,
 		pages: pages, ready: newReadiness(c.Checks), logger: c.Logger,
 		requests: c.Requests, tracer: c.Tracer, nowFunc: time.Now,
 	}

@@ -212,7 +212,7 @@ func startSession(ctx context.Context, x *exchange) error {
 	case b.Credential != nil:
 		cookie, err = x.startByCredential(ctx, strings.TrimSpace(*b.Credential))
 	default:
-		cookie, err = x.api.sessions.StartByLink(ctx, *b.Link, x.requestID, remoteAddress(x.request))
+		cookie, err = x.api.sessions.StartByLink(ctx, *b.Link, x.requestID, x.api.proxies.client(x.request))
 	}
 	if err != nil {
 		return err
@@ -235,11 +235,11 @@ func (x *exchange) startByCredential(ctx context.Context, credential string) (co
 	if err != nil {
 		if errors.Is(err, problem.Unauthenticated) {
 			err = problem.New(problem.Unauthenticated, "No credential is known by this text. It is mistyped, revoked or expired, or of another service.")
-			return "", x.api.signIns.answer(err, remoteAddress(x.request))
+			return "", x.api.signIns.answer(err, x.api.proxies.client(x.request))
 		}
 		return "", err
 	}
-	caller.RequestID, caller.Address = x.requestID, remoteAddress(x.request)
+	caller.RequestID, caller.Address = x.requestID, x.api.proxies.client(x.request)
 	x.caller = caller
 	switch {
 	case !caller.KeyPresented:
@@ -277,7 +277,7 @@ func endSession(ctx context.Context, x *exchange) error {
 		switch {
 		case err == nil:
 			by := session.Caller
-			by.RequestID, by.Address = x.requestID, remoteAddress(x.request)
+			by.RequestID, by.Address = x.requestID, x.api.proxies.client(x.request)
 			if err := x.api.sessions.End(ctx, token, by); err != nil {
 				return err
 			}

@@ -56,6 +56,13 @@ func newExchange(a *API, w http.ResponseWriter, r *http.Request) *exchange {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
+	// What is no page is to be shown, framed and run nowhere; pages of ours say
+	// what they need.
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Referrer-Policy", "no-referrer")
+	if x.hasTLS() {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	h.Set("Request-Id", x.requestID)
 	return x
 }
@@ -109,9 +116,9 @@ func (x *exchange) authenticate() error {
 		if m, ok := errors.AsType[*auth.MisfitError](err); ok {
 			x.noteMisfit(m)
 		}
-		return x.api.signIns.answer(err, remoteAddress(x.request))
+		return x.api.signIns.answer(err, x.api.proxies.client(x.request))
 	}
-	caller.TraceID, caller.RequestID, caller.Address = x.traceID(), x.requestID, remoteAddress(x.request)
+	caller.TraceID, caller.RequestID, caller.Address = x.traceID(), x.requestID, x.api.proxies.client(x.request)
 	caller.DatabaseNanos = &x.databaseNanos
 	x.caller = caller
 	return nil

@@ -44,6 +44,7 @@ func jobs(a *API) http.Handler {
 			x.fail(problem.New(problem.Forbidden, "This request comes from another site. Open the page itself."))
 			return
 		}
+		w.Header().Set("Content-Security-Policy", "frame-ancestors 'none'") // its pages load scripts of their own
 		a.jobs.ServeHTTP(w, r)
 	})
 }

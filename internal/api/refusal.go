@@ -100,7 +100,7 @@ func (x *exchange) noteRefusal(err error) {
 // or of another tenant). Whoever sent it is told no more than of any bad token.
 func (x *exchange) noteMisfit(m *auth.MisfitError) {
 	caller := m.Caller
-	caller.RequestID, caller.Address = x.requestID, remoteAddress(x.request)
+	caller.RequestID, caller.Address = x.requestID, x.api.proxies.client(x.request)
 	times := x.api.refusals.take(refusalKey{caller.Tenant, caller.Credential, "token", m.Claim})
 	x.writeRefusal(times, audit.Entry{
 		Tenant: uuid.UUID(caller.Tenant), Actor: caller.Actor(), Action: "token.refuse",

@@ -78,10 +78,11 @@ func table() []route {
 		{method: http.MethodGet, pattern: "/openapi.json", listener: Public, page: func(a *API) http.Handler { return a.pages.OpenAPIJSON() }},
 		{method: http.MethodGet, pattern: "/openapi.yaml", listener: Public, page: func(a *API) http.Handler { return a.pages.OpenAPIYAML() }},
 		{method: http.MethodGet, pattern: "/docs", listener: Public, page: func(a *API) http.Handler { return a.pages.Docs() }},
+		{method: http.MethodGet, pattern: "/docs/{page}", listener: Public, page: func(a *API) http.Handler { return a.pages.Guide() }},
 		{method: http.MethodGet, pattern: "/problems/{code}", listener: Public, page: func(a *API) http.Handler { return a.pages.Problem() }},
 		{method: http.MethodGet, pattern: "/readyz", listener: Operator, page: readyzWithReasons},
 		{method: http.MethodGet, pattern: "/metrics", listener: Operator, page: func(a *API) http.Handler { return a.metrics }},
-	}, adminTable(), operatorTable(), tokenTable(), analyticsTable(), pruneTable(), jobsTable(), dashboardTable())
+	}, adminTable(), operatorTable(), tokenTable(), analyticsTable(), pruneTable(), jobsTable(), dashboardTable(), clockTable())
 }
 
 // Route is what the table says of one route, for the test that holds the

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,6 +51,9 @@ func NewServer(handler http.Handler, logger *slog.Logger) *http.Server {
 type ServeConfig struct {
 	PublicAddr   string // host:port; port 0 takes a free one
 	OperatorAddr string // host:port; port 0 takes a free one
+	// CertFile and KeyFile, where given, make the public listener speak TLS. They
+	// are read again when they change.
+	CertFile, KeyFile string
 	// ShutdownTimeout is how long running requests are given at the end; zero
 	// means 8 s.
 	ShutdownTimeout time.Duration
@@ -57,10 +61,32 @@ type ServeConfig struct {
 	Started func(Addresses)
 }
 
+// scheme is what the public listener speaks.
+func (s ServeConfig) scheme() string {
+	if s.CertFile != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// withTLS is the public listener, which speaks TLS 1.2 or newer where there is
+// a certificate.
+func (s ServeConfig) withTLS(public net.Listener, logger *slog.Logger) (net.Listener, error) {
+	if s.CertFile == "" {
+		return public, nil
+	}
+	c, err := newCertificate(s.CertFile, s.KeyFile, logger)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(public, &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+}
+
 // Addresses are where a process listens, and what it calls itself.
 type Addresses struct {
 	Public   net.Addr
 	Operator net.Addr
+	LocalURL string // where a process on this machine reaches the public listener
 	BaseURL  string // Config.BaseURL, or http:// and the public address
 }
 
@@ -82,10 +108,13 @@ func Serve(ctx context.Context, c Config, s ServeConfig) error {
 	defer closeQuietly(operator)
 
 	if c.BaseURL == "" {
-		c.BaseURL = "http://" + reachable(public.Addr())
+		c.BaseURL = s.scheme() + "://" + reachable(public.Addr())
 	}
 	a, err := New(c)
 	if err != nil {
+		return err
+	}
+	if public, err = s.withTLS(public, a.logger); err != nil {
 		return err
 	}
 	servers := []*http.Server{NewServer(a.Public(), a.logger), NewServer(a.Operator(), a.logger)}
@@ -94,7 +123,7 @@ func Serve(ctx context.Context, c Config, s ServeConfig) error {
 		go func() { failed <- servers[i].Serve(listener) }()
 	}
 	if s.Started != nil {
-		s.Started(Addresses{public.Addr(), operator.Addr(), a.baseURL})
+		s.Started(Addresses{public.Addr(), operator.Addr(), s.scheme() + "://" + reachable(public.Addr()), a.baseURL})
 	}
 
 	select {

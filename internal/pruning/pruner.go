@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/postgres"
 )
 
 const (
@@ -33,7 +34,9 @@ const (
 
 // Config is what a Pruner is made of.
 type Config struct {
-	Pool   *pgxpool.Pool
+	Pool *pgxpool.Pool
+	// Clock is the database's, which others may watch as well; nil: its own.
+	Clock  *postgres.Clock
 	Logger *slog.Logger // nil: discarded
 	// Batch is how many records one statement deletes at the most; zero means
 	// 5,000. Fewer are deleted where that takes long.
@@ -51,7 +54,7 @@ type Pruner struct {
 	logger  *slog.Logger
 	batch   int
 	pause   time.Duration
-	clock   clock
+	clock   *postgres.Clock
 	nowFunc func() time.Time // of this process, monotonic: measures, and never decides what is expired
 	restFor func(ctx context.Context, d time.Duration) error
 }
@@ -67,8 +70,11 @@ func New(c Config) *Pruner {
 	if c.Pause == 0 {
 		c.Pause = defaultPause
 	}
+	if c.Clock == nil {
+		c.Clock = &postgres.Clock{}
+	}
 	return &Pruner{
-		store: &store{pool: c.Pool}, logger: c.Logger, batch: c.Batch, pause: max(c.Pause, 0),
+		store: &store{pool: c.Pool}, clock: c.Clock, logger: c.Logger, batch: c.Batch, pause: max(c.Pause, 0),
 		nowFunc: time.Now, restFor: rest,
 	}
 }
@@ -194,7 +200,7 @@ func (r *run) take(ctx context.Context, t *turn) error {
 	switch {
 	case err == nil:
 		t.failures = 0
-	case errors.Is(err, ErrClockStepped) || ctx.Err() != nil:
+	case errors.Is(err, postgres.ErrClockStepped) || ctx.Err() != nil:
 		return err
 	default:
 		t.failures++
@@ -231,7 +237,8 @@ func (r *run) pruneBatch(ctx context.Context, t *turn) (gone int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := r.clock.look(picked.now, r.nowFunc()); err != nil {
+	now := r.nowFunc()
+	if err := r.clock.Look(picked.now, now, now); err != nil {
 		return 0, err
 	}
 	if len(picked.places) > 0 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
 )
 
 // markdown renders the descriptions, which OpenAPI says are CommonMark. It
@@ -17,6 +18,14 @@ type markdown struct{ goldmark.Markdown }
 func newMarkdown() markdown {
 	return markdown{goldmark.New(
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+	)}
+}
+
+// newGuideMarkdown gives headings the anchors to which guides link, too.
+func newGuideMarkdown() markdown {
+	return markdown{goldmark.New(
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	)}
 }
 

@@ -1,6 +1,6 @@
 // Package reference owns what the service tells about itself: the OpenAPI
-// document as YAML and JSON, the reference page made from it, and one page for
-// every problem code.
+// document as YAML and JSON, the reference page made from it, one page for
+// every problem code, and one for every guide of docs/.
 //
 // Everything is made once, from the embedded document and the problem table; a
 // request only sends bytes. It must not describe anything by hand that
@@ -45,6 +45,8 @@ type Reference struct {
 	docs     page
 	problems map[string]page
 	noSuch   page
+	guides   map[string]page
+	noGuide  page
 }
 
 // New makes every page for a service at baseURL, such as
@@ -87,7 +89,7 @@ func render() (*Reference, error) {
 	r := &Reference{
 		asYAML:   page{status: http.StatusOK, contentType: mediaYAML, body: apispec.YAML()},
 		asJSON:   page{status: http.StatusOK, contentType: mediaJSON, body: asJSON},
-		problems: make(map[string]page),
+		problems: make(map[string]page), guides: make(map[string]page),
 	}
 	return r, r.renderHTML(t)
 }
@@ -112,7 +114,13 @@ func (r *Reference) renderHTML(t *tree) error {
 		}
 		r.problems[string(entry.Kind)] = p
 	}
-	r.noSuch, err = html.page(http.StatusNotFound, "no_such_problem.html", v)
+	if r.noSuch, err = html.page(http.StatusNotFound, "no_such_problem.html", v); err != nil {
+		return err
+	}
+	if err := r.renderGuides(html); err != nil {
+		return err
+	}
+	r.noGuide, err = html.page(http.StatusNotFound, "guide.html", guidePage{"No such guide", "<p>There is no guide of this name.</p>"})
 	return err
 }
 
@@ -121,6 +129,10 @@ func (r *Reference) at(baseURL string) *Reference {
 	there := &Reference{
 		asYAML: r.asYAML.at(baseURL), asJSON: r.asJSON.at(baseURL), docs: r.docs.at(baseURL),
 		problems: make(map[string]page, len(r.problems)), noSuch: r.noSuch.at(baseURL),
+		guides: make(map[string]page, len(r.guides)), noGuide: r.noGuide.at(baseURL),
+	}
+	for name, p := range r.guides {
+		there.guides[name] = p.at(baseURL)
 	}
 	for code, p := range r.problems {
 		there.problems[code] = p.at(baseURL)

@@ -32,6 +32,7 @@ func server(tb testing.TB, baseURL string) http.Handler {
 	mux.Method(http.MethodGet, "/docs", r.Docs())
 	mux.Method(http.MethodGet, "/problems/{code}", r.Problem())
 	mux.Method(http.MethodHead, "/docs", r.Docs())
+	mux.Method(http.MethodGet, "/docs/{page}", r.Guide())
 	return mux
 }
 

@@ -263,6 +263,7 @@ func TestTheDocumentHasTheCallsOfTheContract(t *testing.T) {
 	want := []string{
 		"GET /.well-known/jwks.json getKeySet",
 		"GET /docs getDocs",
+		"GET /docs/{page} getGuide",
 		"GET /healthz healthz",
 		"GET /openapi.json getOpenAPIJSON",
 		"GET /openapi.yaml getOpenAPIYAML",
