@@ -60,7 +60,7 @@ func decide(e *entry, r *row) decision {
 	case len(differs) > 0 && r.state == storedCompleted && e.policy.OnMismatch == tenants.OnMismatchReplay:
 		return decision{outcome: r.replay(e.id, false)}
 	case len(differs) > 0:
-		return decision{outcome: Mismatch{ID: e.id, Differs: differs, Status: e.policy.MismatchStatus, Age: r.now.Sub(r.createdAt), Stored: r.response.status}}
+		return decision{outcome: Mismatch{ID: e.id, Differs: differs, Status: e.policy.MismatchStatus, Age: r.age(), Stored: r.response.status}}
 	case r.state == storedCompleted:
 		return decision{outcome: r.replay(e.id, true)}
 	case e.mayResume(r) && !r.lapsed():
@@ -68,9 +68,9 @@ func decide(e *entry, r *row) decision {
 	case e.mayResume(r):
 		return decision{action: actResume}
 	case r.state == storedInProgress && !r.lapsed():
-		return decision{outcome: InProgress{ID: e.id, Attempt: r.attempt, LeaseExpiresAt: r.leaseExpiresAt, RetryAfter: retryAfter(r.now.Sub(r.acquiredAt), r.leaseExpiresAt.Sub(r.now), e.jitter), Age: r.now.Sub(r.createdAt), fence: r.fence}}
+		return decision{outcome: InProgress{ID: e.id, Attempt: r.attempt, LeaseExpiresAt: r.leaseExpiresAt, RetryAfter: retryAfter(r.now.Sub(r.acquiredAt), r.leaseExpiresAt.Sub(r.now), e.jitter), Age: r.age(), fence: r.fence}}
 	case r.state == storedUnknown || r.state == storedInProgress && r.hold:
-		return decision{outcome: Unknown{ID: e.id, Attempt: r.attempt, Age: r.now.Sub(r.createdAt)}}
+		return decision{outcome: Unknown{ID: e.id, Attempt: r.attempt, Age: r.age()}}
 	case r.state == storedOpen:
 		return decision{action: actReopen}
 	default:

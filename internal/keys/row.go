@@ -130,7 +130,11 @@ func (r *row) acquired(e *entry, resumed bool) Acquired {
 func (r *row) replay(id ID, matched bool) Replay {
 	return Replay{
 		ID: id, Attempt: r.attempt, FingerprintMatched: matched,
-		CreatedAt: r.createdAt, CompletedAt: r.completedAt, ExpiresAt: r.expiresAt, Age: r.now.Sub(r.createdAt),
+		CreatedAt: r.createdAt, CompletedAt: r.completedAt, ExpiresAt: r.expiresAt, Age: r.age(),
 		stored: r.response, fence: r.fence,
 	}
 }
+
+// age is how long ago the record was made; never below zero, although the
+// database's clock may have been set back since.
+func (r *row) age() time.Duration { return max(r.now.Sub(r.createdAt), 0) }

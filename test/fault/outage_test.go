@@ -71,9 +71,10 @@ func TestAnOutageIsA503ForEverybodyAndEndsByItself(t *testing.T) {
 			for range 2 { // the first that notice, and those who come later
 				crowd(t, process, w, held)
 			}
-			if ready, reasons := readiness(t, process); ready || !strings.Contains(reasons, outage.reason) {
-				t.Errorf("/readyz says %t, %s; want no, with %q", ready, reasons, outage.reason)
-			}
+			processtest.Eventually(t, "/readyz says no, with "+outage.reason, func() bool {
+				ready, reasons := readiness(t, process)
+				return !ready && strings.Contains(reasons, outage.reason)
+			})
 			outage.end(t, w, p, role)
 			ended := time.Now()
 			repeated(t, func() (*apitest.Answer, error) {

@@ -196,16 +196,16 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", maxAge)
 	h.Set("X-Content-Type-Options", "nosniff")
+	if p.policy != "" { // of a 304 too: it replaces what the browser has kept
+		h.Set("Content-Security-Policy", p.policy)
+		h.Set("Referrer-Policy", "no-referrer")
+	}
 	if p.etag != "" {
 		h.Set("ETag", p.etag)
 		if matches(r.Header.Values("If-None-Match"), p.etag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
-	}
-	if p.policy != "" {
-		h.Set("Content-Security-Policy", p.policy)
-		h.Set("Referrer-Policy", "no-referrer")
 	}
 	h.Set("Content-Type", p.contentType)
 	h.Set("Content-Length", strconv.Itoa(len(p.body)))

@@ -269,6 +269,8 @@ func TestTheDocumentHasTheCallsOfTheContract(t *testing.T) {
 		"GET /openapi.yaml getOpenAPIYAML",
 		"GET /problems/{code} getProblemPage",
 		"GET /readyz readyz",
+		"GET /v1/admin/clock getClock operator",
+		"POST /v1/admin/clock/trust trustClock operator",
 		"POST /v1/admin/prune pruneAll operator",
 		"GET /v1/admin/tenants listTenants operator ?limit&cursor",
 		"POST /v1/admin/tenants createTenant operator",
