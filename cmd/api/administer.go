@@ -302,6 +302,9 @@ func printConfig(cfg config, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	value := reflect.ValueOf(cfg)
 	for field := range reflect.TypeFor[config]().Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		shown := fmt.Sprint(value.FieldByIndex(field.Index).Interface())
 		secret := field.Tag.Get("secret") == "true" || field.Type == reflect.TypeFor[tokens]()
 		switch isSet := !value.FieldByIndex(field.Index).IsZero(); {

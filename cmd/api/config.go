@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/onceward/onceward/internal/telemetry"
 )
 
 // config is what the environment says. The help of each field, its meaning and
@@ -43,6 +45,8 @@ type config struct {
 	GOGC       string `env:"GOGC" help:"the Go runtime's own: how far the heap grows between collections, in percent; unset is 400"`
 	GOMEMLIMIT string `env:"GOMEMLIMIT" help:"the Go runtime's own: memory near which it collects harder, such as 1GiB; unset is ONCEWARD_REPLAY_CACHE_MIB + 256 MiB"`
 
+	targets telemetry.Targets // of OTEL_*, which docs/telemetry.md lists
+
 	LogLevel        logLevel `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 	ShutdownTimeout duration `env:"ONCEWARD_SHUTDOWN_TIMEOUT" envDefault:"8s" help:"how long running requests are given after SIGTERM or SIGINT before they are cut off; 1s to 5m"`
 }
@@ -58,6 +62,10 @@ func loadConfig(environ []string) (config, error) {
 	}
 	var cfg config
 	errs := sentences(env.ParseWithOptions(&cfg, env.Options{Environment: set}))
+	var targetsErr error
+	if cfg.targets, targetsErr = telemetry.ReadTargets(set); targetsErr != nil {
+		errs = append(errs, targetsErr)
+	}
 	if cfg.DatabaseURL == "" {
 		errs = append(errs, errors.New("ONCEWARD_DATABASE_URL is not set: name the database, for example postgres://user@host:5432/onceward"))
 	}
@@ -143,6 +151,9 @@ func printHelp(w io.Writer) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for field := range reflect.TypeFor[config]().Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		byDefault := field.Tag.Get("envDefault")
 		if byDefault == "" {
 			byDefault = "-"

@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/onceward/onceward/internal/postgres"
-	"github.com/onceward/onceward/internal/telemetry"
 )
 
 func main() {
@@ -58,11 +57,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "probe":
 		return telemetry.Probe(ctx, string(cfg.ListenAddr))
 	}
-	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
-	metrics := telemetry.NewMetrics()
-	pool, err := postgres.Open(ctx, postgres.Config{
-		URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(metrics),
-	})
+	told, logger, err := newInstruments(ctx, cfg, stderr)
+	if err != nil {
+		return err
+	}
+	defer told.flush(logger) // after everything else
+	pool, err := postgres.Open(ctx, told.database(cfg))
 	if err != nil && ctx.Err() != nil && word != "migrate" {
 		return nil // told to end before it had begun
 	}
@@ -73,5 +73,5 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if word == "migrate" {
 		return postgres.Migrate(ctx, pool, logger)
 	}
-	return serve(ctx, cfg, pool, metrics, logger)
+	return serve(ctx, cfg, pool, told, logger)
 }

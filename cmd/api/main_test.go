@@ -71,15 +71,15 @@ func (i *instance) environ(databaseURL string) []string {
 	}
 }
 
-// startHere runs the program in a goroutine.
-func startHere(t *testing.T, databaseURL string) *instance {
+// startHere runs the program in a goroutine, with more variables.
+func startHere(t *testing.T, databaseURL string, more ...string) *instance {
 	t.Helper()
 	i := newInstance(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	i.stop = cancel
 	go func() {
 		defer close(i.ended)
-		i.err = run(ctx, nil, i.environ(databaseURL), io.Discard, i.log)
+		i.err = run(ctx, nil, append(i.environ(databaseURL), more...), io.Discard, i.log)
 	}()
 	return i.awaitAddrs(t)
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/pruning"
-	"github.com/onceward/onceward/internal/telemetry"
 	"github.com/onceward/onceward/internal/tenants"
 	"github.com/onceward/onceward/internal/worker"
 )
@@ -36,8 +35,9 @@ const poolCloseTimeout = time.Second
 // migrates: until somebody has, /readyz says no.
 //
 //nolint:funlen // the wiring of one process, in the order in which it ends
-func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemetry.Metrics, logger *slog.Logger) error {
+func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments, logger *slog.Logger) error {
 	setMemory(cfg)
+	metrics := told.metrics
 	authenticator, err := auth.NewAuthenticator(pool)
 	if err != nil {
 		return fmt.Errorf("set up authentication: %w", err)
@@ -70,7 +70,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 			logger.Warn("remove the address file", slog.Any("error", err))
 		}
 	}()
-	desk, err := worker.NewDesk(pool, logger)
+	desk, err := worker.NewDesk(pool, told.exporter.Provider(), logger)
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 		Tenants:   tenantService,
 		Admission: limiter,
 		Observer:  api.Capture{Recorder: recorder, Next: observer{metrics: metrics, logger: logger}},
+		Tracer:    told.exporter.Tracer(),
 		Batches:   batches{metrics.Batches(keys.BatchKinds()...)},
 		Clock:     clock,
 		Logger:    logger,
@@ -122,6 +123,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 			Pruning:   onDemand{pruning.New(pruning.Config{Pool: pool, Clock: clock, Logger: logger}), desk},
 			Metrics:   metrics.Handler(logger),
 			Requests:  metrics,
+			Tracer:    told.exporter.Tracer(),
 			Jobs:      jobs,
 			Clock:     clock,
 			Proxies:   api.Proxies{Trusted: cfg.TrustedProxies, Header: api.ForwardedHeader(cfg.ProxyHeader)},

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -9,6 +12,42 @@ import (
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/telemetry"
 )
+
+// flushTimeout is how long the end of a process waits for the collector.
+const flushTimeout = 2 * time.Second
+
+// instruments are what a process tells its operators with.
+type instruments struct {
+	metrics  *telemetry.Metrics
+	exporter *telemetry.Exporter // nil: nothing is sent
+}
+
+// database is how the process opens its database.
+func (told instruments) database(cfg config) postgres.Config {
+	database := postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(told.metrics)}
+	if statements := told.exporter.Statements(); statements != nil {
+		database.Tracer = statements
+	}
+	return database
+}
+
+// newInstruments makes them, and begins to send where the environment says so.
+// The log goes to stderr, and out as well where logs do.
+func newInstruments(ctx context.Context, cfg config, stderr io.Writer) (instruments, *slog.Logger, error) {
+	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
+	metrics := telemetry.NewMetrics()
+	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-api", logger)
+	return instruments{metrics, exporter}, exporter.Logger(logger), err
+}
+
+// flush sends what is left to be sent.
+func (told instruments) flush(logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	if err := told.exporter.Shutdown(ctx); err != nil {
+		logger.Warn("the last telemetry could not be sent", slog.Any("error", err))
+	}
+}
 
 // batches turns what the batchers did into figures.
 type batches struct{ figures *telemetry.Batches }

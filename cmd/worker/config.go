@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/onceward/onceward/internal/telemetry"
 )
 
 // config is what the environment says. The help of each field, its meaning and
@@ -28,6 +30,8 @@ type config struct {
 
 	PruneBatch int           `env:"ONCEWARD_PRUNE_BATCH" envDefault:"5000" help:"most records that one statement prunes, 100 to 50000"`
 	PrunePause time.Duration `env:"ONCEWARD_PRUNE_PAUSE" envDefault:"100ms" help:"least pause after a full batch, with its unit, up to 1m; a batch that took long is followed by five times as long a rest; 0s prunes without any and is felt by callers"`
+
+	targets telemetry.Targets // of OTEL_*, which docs/telemetry.md lists
 
 	LogLevel slog.Level `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 }
@@ -51,6 +55,10 @@ func loadConfig(environ []string) (config, error) {
 	}
 	var cfg config
 	errs := sentences(env.ParseWithOptions(&cfg, env.Options{Environment: set}))
+	var targetsErr error
+	if cfg.targets, targetsErr = telemetry.ReadTargets(set); targetsErr != nil {
+		errs = append(errs, targetsErr)
+	}
 	if len(errs) > 0 { // what could not be read has no range
 		return cfg, errors.Join(errs...)
 	}
@@ -114,6 +122,9 @@ func printHelp(w io.Writer) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for field := range reflect.TypeFor[config]().Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		byDefault := field.Tag.Get("envDefault")
 		if byDefault == "" {
 			byDefault = "-"

@@ -48,10 +48,20 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
 	metrics := telemetry.NewWorkerMetrics()
 	failed := metrics.StoreErrors(postgres.ErrorKinds()...)
-	pool, err := postgres.Open(ctx, postgres.Config{
+	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-worker", logger)
+	if err != nil {
+		return err
+	}
+	defer flush(exporter, logger) // after everything else
+	logger = exporter.Logger(logger)
+	database := postgres.Config{
 		URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker",
 		OnError: func(kind postgres.ErrorKind) { failed(string(kind)) },
-	})
+	}
+	if statements := exporter.Statements(); statements != nil {
+		database.Tracer = statements
+	}
+	pool, err := postgres.Open(ctx, database)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to end before it had begun
 	}
@@ -60,5 +70,5 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	defer pool.Close()
 	metrics.WatchPool(pool)
-	return serve(ctx, cfg, pool, metrics, logger)
+	return serve(ctx, cfg, pool, instruments{metrics, exporter}, logger)
 }

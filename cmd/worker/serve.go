@@ -21,7 +21,6 @@ import (
 	"github.com/onceward/onceward/internal/limits"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/pruning"
-	"github.com/onceward/onceward/internal/telemetry"
 	"github.com/onceward/onceward/internal/tenants"
 	"github.com/onceward/onceward/internal/worker"
 )
@@ -35,7 +34,8 @@ const (
 
 // serve wires one process together and works until ctx ends. It never
 // migrates: until somebody has, it waits and /readyz says no.
-func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemetry.WorkerMetrics, logger *slog.Logger) error {
+func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments, logger *slog.Logger) error {
+	metrics := told.metrics
 	clock := &postgres.Clock{}
 	metrics.WatchClock(clock.Steps, func() bool { return clock.Doubt() != nil })
 	pause := cfg.PrunePause
@@ -50,6 +50,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, metrics *telemet
 		Usage:      limits.NewUsage(pool),
 		Search:     keys.NewSearchUpkeep(pool),
 		Metrics:    metrics,
+		Tracing:    told.exporter.Provider(),
 		Logger:     logger,
 		PollOnly:   cfg.PollOnly,
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"go.opentelemetry.io/otel/trace"
 	"riverqueue.com/riverui"
 
 	"github.com/onceward/onceward/internal/auth"
@@ -25,10 +26,10 @@ type Desk struct {
 	logger *slog.Logger
 }
 
-// NewDesk makes a Desk.
-func NewDesk(pool *pgxpool.Pool, logger *slog.Logger) (*Desk, error) {
+// NewDesk makes a Desk. tracing makes the spans of what it enqueues; nil: none.
+func NewDesk(pool *pgxpool.Pool, tracing trace.TracerProvider, logger *slog.Logger) (*Desk, error) {
 	logger = slog.New(quieter{logger.Handler()})
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: postgres.RiverSchema, Logger: logger})
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: postgres.RiverSchema, Logger: logger, Plugins: traced(tracing)})
 	if err != nil {
 		return nil, fmt.Errorf("set up River: %w", err)
 	}

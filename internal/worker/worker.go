@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/onceward/onceward/internal/analytics"
 	"github.com/onceward/onceward/internal/keys"
@@ -57,7 +58,9 @@ type Config struct {
 	Usage      *limits.Usage
 	Search     *keys.SearchUpkeep
 	Metrics    *telemetry.WorkerMetrics
-	Logger     *slog.Logger // nil: discarded
+	// Tracing makes the spans of jobs; nil: none.
+	Tracing trace.TracerProvider
+	Logger  *slog.Logger // nil: discarded
 	// PollOnly looks for jobs every second instead of listening: for a database
 	// behind a pooler in transaction mode.
 	PollOnly bool
@@ -93,6 +96,7 @@ func New(c Config) (*Worker, error) {
 			queueRollUp:      {MaxWorkers: 1},
 		},
 		PeriodicJobs:                periodicJobs(),
+		Plugins:                     traced(c.Tracing),
 		ErrorHandler:                errorHandler{c.Logger},
 		Middleware:                  []rivertype.Middleware{&accountant{worker: w}},
 		JobTimeout:                  jobTimeout,

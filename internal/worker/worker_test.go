@@ -218,7 +218,7 @@ func TestAJobThatAKilledWorkerLeftIsRunAgain(t *testing.T) {
 	h := setup(t)
 	tenant := h.newTenant()
 	h.fill(tenant, 20, 2*time.Hour)
-	desk, err := NewDesk(h.pool, slog.New(slog.DiscardHandler))
+	desk, err := NewDesk(h.pool, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestAPruneOnDemandWaitsOnceForEachTenant(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	tenant, other := h.newTenant(), h.newTenant()
-	desk, err := NewDesk(h.pool, slog.New(slog.DiscardHandler))
+	desk, err := NewDesk(h.pool, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestAWorkerCanPollInsteadOfListening(t *testing.T) {
 func TestRiversUIIsServedBelowItsPrefix(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
-	desk, err := NewDesk(h.pool, slog.New(slog.DiscardHandler))
+	desk, err := NewDesk(h.pool, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
