@@ -217,6 +217,9 @@ func TestConfigShowsValuesAsTheyAreWrittenAndNoSecret(t *testing.T) {
 		environ = append(environ, name+"="+value)
 	}
 	for field := range reflect.TypeFor[config]().Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		name, byDefault := variable(field.Name), field.Tag.Get("envDefault")
 		if want[name] == "" {
 			want[name] = "not set"
