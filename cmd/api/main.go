@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/telemetry"
 )
 
 func main() {

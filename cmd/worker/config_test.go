@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -26,14 +27,14 @@ func TestTheEnvironmentIsRead(t *testing.T) {
 		DatabaseURL: "postgres://ann@db/shop", DBMaxConns: 9, PollOnly: true, ListenAddr: ":9", AddrFile: "/tmp/a",
 		PruneBatch: 100, PrunePause: time.Second, LogLevel: slog.LevelWarn,
 	}
-	if diff := cmp.Diff(got, want); diff != "" {
+	if diff := cmp.Diff(got, want, cmpopts.IgnoreUnexported(config{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 	if got, err = loadConfig([]string{"ONCEWARD_DATABASE_URL=postgres://db/shop", "ONCEWARD_PRUNE_PAUSE= "}); err != nil {
 		t.Fatal(err)
 	}
 	want = config{DatabaseURL: "postgres://db/shop", DBMaxConns: 8, ListenAddr: "127.0.0.1:8082", PruneBatch: 5000, PrunePause: 100 * time.Millisecond}
-	if diff := cmp.Diff(got, want); diff != "" {
+	if diff := cmp.Diff(got, want, cmpopts.IgnoreUnexported(config{})); diff != "" {
 		t.Errorf("defaults (-got +want):\n%s", diff)
 	}
 }
