@@ -121,9 +121,13 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 		t.Error("the event of the request has not its trace and span")
 	}
 	for _, want := range []struct{ path, text string }{
-		{"/v1/traces", "GET /v1/keys/{id}"}, {"/v1/traces", "onceward-api"}, {"/v1/traces", c.tenant.String()},
-		{"/v1/metrics", "onceward_begins_total"}, {"/v1/metrics", "onceward_batch_entries"},
-		{"/v1/logs", "listening"}, {"/v1/logs", string(request.GetSpanId())},
+		{"/v1/traces", "GET /v1/keys/{id}"},
+		{"/v1/traces", "onceward-api"},
+		{"/v1/traces", c.tenant.String()},
+		{"/v1/metrics", "onceward_begins_total"},
+		{"/v1/metrics", "onceward_batch_entries"},
+		{"/v1/logs", "listening"},
+		{"/v1/logs", string(request.GetSpanId())},
 	} {
 		if !strings.Contains(sink.all(want.path), want.text) {
 			t.Errorf("%s did not get %q", want.path, want.text)

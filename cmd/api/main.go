@@ -62,7 +62,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer told.flush(logger) // after everything else
+	defer told.flush(logger) //nolint:contextcheck // after everything else: ctx has ended by then
 	pool, err := postgres.Open(ctx, told.database(cfg))
 	if err != nil && ctx.Err() != nil && word != "migrate" {
 		return nil // told to end before it had begun

@@ -52,7 +52,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer flush(exporter, logger) // after everything else
+	defer flush(exporter, logger) //nolint:contextcheck // after everything else: ctx has ended by then
 	logger = exporter.Logger(logger)
 	database := postgres.Config{
 		URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker",

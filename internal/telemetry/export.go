@@ -173,7 +173,6 @@ func (e *Exporter) Statements() *otelpgx.Tracer {
 	}
 	return otelpgx.NewTracer(
 		otelpgx.WithTracerProvider(e.traces),
-		otelpgx.WithTrimSQLInSpanName(),
 		otelpgx.WithDisableConnectionDetailsInAttributes(),
 		otelpgx.WithDisableAcquireTracer())
 }
