@@ -90,7 +90,7 @@ func program(t *testing.T, name string) string {
 // password goes by the environment, where other users do not see it.
 func command(t *testing.T, program string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...) //nolint:gosec // ours
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	for i, arg := range args {
 		at, err := url.Parse(strings.TrimPrefix(arg, "--dbname="))
 		if err != nil || at.User == nil {

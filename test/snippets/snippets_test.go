@@ -18,7 +18,7 @@ import (
 // runTimeout bounds one run; a program that hangs ends with it.
 const runTimeout = 2 * time.Minute
 
-var block = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```") //nolint:gochecknoglobals // compiled once
+var block = regexp.MustCompile("(?s)```(\\w+)\n(.*?)```")
 
 // Each program runs its operation the first time, and prints the stored
 // response ever after.
@@ -68,7 +68,7 @@ func run(t *testing.T, w *apitest.World, program string, args ...string) string 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // ours
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "ONCEWARD_URL="+w.URL, "ONCEWARD_KEY="+w.Tenant.Service, "NO_PROXY=127.0.0.1")
 	out, err := cmd.Output()
 	if err != nil {

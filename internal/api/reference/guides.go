@@ -16,7 +16,7 @@ import (
 const guideIndex = "guides"
 
 // link is one in a rendered guide.
-var link = regexp.MustCompile(`(?s)<a href="([^"]*)">(.*?)</a>`) //nolint:gochecknoglobals // compiled once
+var link = regexp.MustCompile(`(?s)<a href="([^"]*)">(.*?)</a>`)
 
 // guidePage is what the page of one guide shows.
 type guidePage struct {
