@@ -20,6 +20,7 @@ const flushTimeout = 2 * time.Second
 type instruments struct {
 	metrics  *telemetry.Metrics
 	exporter *telemetry.Exporter // nil: nothing is sent
+	lines    *telemetry.Lines    // of the log
 }
 
 // database is how the process opens its database.
@@ -34,10 +35,11 @@ func (told instruments) database(cfg config) postgres.Config {
 // newInstruments makes them, and begins to send where the environment says so.
 // The log goes to stderr, and out as well where logs do.
 func newInstruments(ctx context.Context, cfg config, stderr io.Writer) (instruments, *slog.Logger, error) {
-	logger := telemetry.NewLogger(stderr, cfg.LogLevel.slog())
+	lines := telemetry.NewLines(stderr)
+	logger := telemetry.NewLogger(lines, cfg.LogLevel.slog())
 	metrics := telemetry.NewMetrics()
 	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-api", logger)
-	return instruments{metrics, exporter}, exporter.Logger(logger), err
+	return instruments{metrics, exporter, lines}, exporter.Logger(logger), err
 }
 
 // flush sends what is left to be sent.
@@ -47,6 +49,7 @@ func (told instruments) flush(logger *slog.Logger) {
 	if err := told.exporter.Shutdown(ctx); err != nil {
 		logger.Warn("the last telemetry could not be sent", slog.Any("error", err))
 	}
+	_ = told.lines.Flush() // a log that cannot be written is nobody's failure
 }
 
 // batches turns what the batchers did into figures.

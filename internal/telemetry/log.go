@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"time"
@@ -11,9 +12,11 @@ import (
 
 // NewLogger writes JSON lines to w from level upwards: times in UTC, durations
 // as seconds. A line logged with a context that carries a span also has its
-// trace_id and span_id.
+// trace_id and span_id. Where w is Lines, a line at the level warn or above is
+// sent at once, with all before it.
 func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(traced{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: inOurUnits})})
+	lines, _ := w.(*Lines)
+	return slog.New(traced{lines: lines, Handler: slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: inOurUnits})})
 }
 
 func inOurUnits(_ []string, a slog.Attr) slog.Attr {
@@ -28,7 +31,10 @@ func inOurUnits(_ []string, a slog.Attr) slog.Attr {
 }
 
 // traced adds the ids of the context's span to a record.
-type traced struct{ slog.Handler }
+type traced struct {
+	slog.Handler
+	lines *Lines // nil: each line is sent as it comes
+}
 
 // Handle writes one record.
 func (h traced) Handle(ctx context.Context, record slog.Record) error {
@@ -36,11 +42,19 @@ func (h traced) Handle(ctx context.Context, record slog.Record) error {
 		record = record.Clone()
 		record.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
 	}
-	return h.Handler.Handle(ctx, record)
+	err := h.Handler.Handle(ctx, record)
+	if h.lines != nil && record.Level >= slog.LevelWarn {
+		err = errors.Join(err, h.lines.Flush())
+	}
+	return err
 }
 
 // WithAttrs keeps what it makes traced.
-func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
+func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traced{h.Handler.WithAttrs(attrs), h.lines}
+}
 
 // WithGroup keeps what it makes traced.
-func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
+func (h traced) WithGroup(name string) slog.Handler {
+	return traced{h.Handler.WithGroup(name), h.lines}
+}
