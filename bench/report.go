@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,6 +24,9 @@ func (b *bench) writeReport(took time.Duration) error {
 	b.say("\n%s", text)
 	if b.opts.report == "" {
 		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(b.opts.report), 0o755); err != nil {
+		return err
 	}
 	return os.WriteFile(b.opts.report, []byte(text), 0o644)
 }
