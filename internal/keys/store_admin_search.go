@@ -110,6 +110,13 @@ from key_search s
 where s.tenant_id = @tenant_id` + where + `
 order by s.created_at desc, s.id desc
 limit @most`
+	if arguments["terms"] != nil {
+		// PostgreSQL cannot know how rare a pair is: it would look through the
+		// newest records for one that few have, or read all of the tenant's from
+		// a second index. The pairs, which begin with the tenant, come first.
+		query = `with found as materialized (select * from key_search s where s.terms @> @terms)` +
+			strings.Replace(query, "from key_search s", "from found s", 1)
+	}
 	rows, err := s.pool.Query(ctx, query, arguments)
 	if err != nil {
 		return nil, nil, false, err
@@ -161,7 +168,6 @@ func searchFilter(tenant auth.TenantID, req SearchRequest, from *searchPosition)
 		arguments["namespace_id"] = *req.Namespace
 	}
 	if req.Metadata != nil && len(*req.Metadata) > 0 {
-		b.WriteString(` and s.terms @> @terms`)
 		terms := make([]string, 0, len(*req.Metadata))
 		for name, value := range *req.Metadata {
 			terms = append(terms, tenant.String()+"/"+name+"="+value)
