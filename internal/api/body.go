@@ -98,7 +98,7 @@ func readAll(r io.Reader, announced int64) ([]byte, error) {
 		_, err := io.ReadFull(r, body)
 		return body, err
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, firstReadBytes))
+	buf := bytes.NewBuffer(make([]byte, 0, min(max(announced, 0), firstReadBytes)+bytes.MinRead))
 	_, err := buf.ReadFrom(r)
 	return buf.Bytes(), err
 }

@@ -33,6 +33,9 @@ type Proxies struct {
 // sign-ins.
 func (p Proxies) client(r *http.Request) string {
 	at := peer(r)
+	if len(p.Trusted) == 0 {
+		return at
+	}
 	addr, err := netip.ParseAddr(at)
 	if err != nil || !p.trusts(addr) {
 		return at

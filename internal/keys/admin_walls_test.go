@@ -101,9 +101,14 @@ func TestAStrangersAdministrationSeesAndChangesNothing(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"NoteCompared": func() {
-			if err := rows.NoteCompared(t.Context(), time.Now()); err != nil {
+		"BeginPass": func() {
+			if err := rows.BeginPass(t.Context(), uuid.New()); err != nil {
 				t.Error(err)
+			}
+		},
+		"EndPass": func() {
+			if whole, err := rows.EndPass(t.Context(), uuid.New()); err != nil || whole {
+				t.Errorf("a pass that never began ended whole: %v, %v", whole, err)
 			}
 		},
 		"Tenants": func() {

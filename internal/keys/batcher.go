@@ -165,7 +165,7 @@ func (b *batcher[E, R]) flushWith(tasks []*task[E, R], patience *int) {
 		for i, t := range tasks {
 			t.answer <- answer[R]{result: results[i]}
 		}
-	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err) || postgres.IsOutOfResources(err) || errors.Is(err, errUnknownCommit):
+	case postgres.IsConnectionError(err) || postgres.IsReadOnly(err) || postgres.IsOutOfResources(err) && !postgres.IsOutOfMemory(err) || errors.Is(err, errUnknownCommit):
 		for _, t := range tasks {
 			t.answer <- answer[R]{err: err}
 		}

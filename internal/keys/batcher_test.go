@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/postgres"
@@ -147,6 +148,26 @@ func TestARefusedEntryFailsAlone(t *testing.T) {
 		}
 		if i == 4 && !postgres.IsDataError(got.err) {
 			t.Errorf("the refused entry fails with %v", got.err)
+		}
+	}
+}
+
+// A batch for which the server has no memory is halved until it has: it is no
+// reason to tell all who wait that the database is away.
+func TestABatchThatTheServerHasNoMemoryForIsHalved(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	b := idle(newBatcher(newSession(h.pool), pooled{h.pool}, time.Now, watch{}, func(_ context.Context, _ sender, entries []ref) ([]int, error) {
+		if len(entries) > 2 {
+			return nil, &pgconn.PgError{Code: "53200"}
+		}
+		return make([]int, len(entries)), nil
+	}))
+	tasks := tasksOf[ref, int](t.Context(), make([]ref, 9)...)
+	b.flush(tasks)
+	for i, task := range tasks {
+		if got := <-task.answer; got.err != nil {
+			t.Errorf("entry %d: %v", i, got.err)
 		}
 	}
 }

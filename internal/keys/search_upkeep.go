@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/auth"
@@ -25,7 +26,7 @@ type SearchUpkeep struct {
 
 // pass is one comparison of all records, as far as it came.
 type pass struct {
-	since  time.Time     // by the database's clock; zero: none has begun
+	id     uuid.UUID     // zero: none has begun
 	tenant auth.TenantID // the one that it is at
 	last   ID            // of its records, the last that was compared
 }
@@ -34,6 +35,9 @@ type pass struct {
 func NewSearchUpkeep(pool *pgxpool.Pool) *SearchUpkeep {
 	return &SearchUpkeep{rows: &adminStore{pool: pool}}
 }
+
+// errEmptied ends a run that a crash of the database ran through.
+var errEmptied = errors.New("the table of search was emptied by a crash while it was compared with the records: the next run begins again")
 
 // compareEvery is how old a comparison of all records may grow.
 const compareEvery = time.Hour
@@ -53,13 +57,15 @@ func (u *SearchUpkeep) RunDue(ctx context.Context) error {
 
 // Run compares all records of all tenants, in slices. One tenant's failure
 // does not stop the others; all are returned, joined.
-func (u *SearchUpkeep) Run(ctx context.Context) (err error) {
+func (u *SearchUpkeep) Run(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.pass.since.IsZero() {
-		if u.pass.since, err = u.rows.clock(ctx); err != nil {
-			return fmt.Errorf("ask for the time: %w", err)
+	if u.pass.id == uuid.Nil {
+		id := uuid.New()
+		if err := u.rows.BeginPass(ctx, id); err != nil {
+			return fmt.Errorf("begin to compare search with the records: %w", err)
 		}
+		u.pass.id = id
 	}
 	all, err := u.rows.Tenants(ctx)
 	if err != nil {
@@ -78,12 +84,16 @@ func (u *SearchUpkeep) Run(ctx context.Context) (err error) {
 			return errors.Join(append(errs, err)...)
 		}
 	}
-	since := u.pass.since
+	ended := u.pass.id
 	u.pass = pass{}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return u.rows.NoteCompared(ctx, since)
+	whole, err := u.rows.EndPass(ctx, ended)
+	if err == nil && !whole {
+		err = errEmptied
+	}
+	return err
 }
 
 func (u *SearchUpkeep) compare(ctx context.Context, tenant auth.TenantID) error {

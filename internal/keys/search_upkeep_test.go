@@ -2,10 +2,12 @@ package keys
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 )
 
 // A comparison that was cut off goes on where it was; only the end of a whole
@@ -48,15 +50,32 @@ func TestAComparisonGoesOnWhereItWasCutOff(t *testing.T) {
 		return found
 	}
 	u := NewSearchUpkeep(h.pool)
-	since, err := u.rows.clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	begun := func() pass {
+		t.Helper()
+		p := pass{id: uuid.New(), tenant: h.caller.Tenant, last: ids[2]}
+		if err := u.rows.BeginPass(t.Context(), p.id); err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
-	u.pass = pass{since: since, tenant: h.caller.Tenant, last: ids[2]}
+	u.pass = begun()
 	if diff := cmp.Diff(compared(u), ids[3:]); diff != "" {
 		t.Errorf("the rest of a comparison (-got +want):\n%s", diff)
 	}
 	if diff := cmp.Diff(compared(u), ids); diff != "" {
 		t.Errorf("the next comparison (-got +want):\n%s", diff)
+	}
+
+	// What was compared before a crash is gone, so the rest is not the whole.
+	u.pass = begun()
+	exec("truncate key_search, key_search_whole, key_search_passes")
+	if err := u.Run(t.Context()); !errors.Is(err, errEmptied) {
+		t.Errorf("after a crash in the middle: %v", err)
+	}
+	if done, err := u.rows.IsCompared(t.Context()); err != nil || done {
+		t.Errorf("after a crash in the middle it counts as compared (%v)", err)
+	}
+	if diff := cmp.Diff(compared(u), ids); diff != "" {
+		t.Errorf("the comparison after it (-got +want):\n%s", diff)
 	}
 }

@@ -81,15 +81,27 @@ func (s *adminStore) IsCompared(ctx context.Context) (bool, error) {
 	return compared, err
 }
 
-// NoteCompared notes that the whole of search was compared with the records,
-// from the given moment on. It names no tenant.
-func (s *adminStore) NoteCompared(ctx context.Context, since time.Time) error {
+// BeginPass notes that a comparison of search with all records begins, and
+// forgets those that never ended. It names no tenant.
+func (s *adminStore) BeginPass(ctx context.Context, pass uuid.UUID) error {
 	const statement = `
-insert into key_search_whole (compared_at)
-values ($1)
-on conflict (only_one) do update set compared_at = excluded.compared_at`
-	_, err := s.pool.Exec(ctx, statement, since)
+with forgotten as (delete from key_search_passes where began_at < now() - interval '1 day')
+insert into key_search_passes (pass_id) values ($1)`
+	_, err := s.pool.Exec(ctx, statement, pass)
 	return err
+}
+
+// EndPass notes that the whole of search was compared, from the beginning of
+// the pass on. whole is false, and nothing is noted, where a crash has emptied
+// search since. It names no tenant.
+func (s *adminStore) EndPass(ctx context.Context, pass uuid.UUID) (whole bool, err error) {
+	const statement = `
+with ended as (delete from key_search_passes where pass_id = $1 returning began_at)
+insert into key_search_whole (compared_at)
+select began_at from ended
+on conflict (only_one) do update set compared_at = excluded.compared_at`
+	tag, err := s.pool.Exec(ctx, statement, pass)
+	return tag.RowsAffected() == 1, err
 }
 
 type found struct {

@@ -75,11 +75,11 @@ func insert(ctx context.Context, via sender, entries []*entry) ([]*inserted, err
 	}
 	made := make([]*inserted, len(entries))
 	batch := &pgx.Batch{}
-	statement, arguments := sqlInsert, columnsOf(firsts).arguments
-	if len(firsts) == 1 {
-		statement, arguments = sqlInsertOne, firsts[0].arguments
+	statement, arguments := sqlInsertOne, firsts[0].arguments()
+	if len(firsts) > 1 {
+		statement, arguments = sqlInsert, columnsOf(firsts).arguments()
 	}
-	batch.Queue(statement, arguments()...).Query(func(rows pgx.Rows) error {
+	batch.Queue(statement, arguments...).Query(func(rows pgx.Rows) error {
 		return scanInserted(rows, firsts, func(n int, in *inserted) { made[places[n]] = in })
 	})
 	return made, via.send(ctx, batch)

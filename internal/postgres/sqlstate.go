@@ -20,6 +20,7 @@ const (
 	codeDeadlockDetected     = "40P01"
 	codeTooManyConnections   = "53300"
 	codeIOError              = "58030"
+	codeOutOfMemory          = "53200"
 	codeLockNotAvailable     = "55P03"
 	codeAdminShutdown        = "57P01"
 	codeCrashShutdown        = "57P02"
@@ -61,6 +62,10 @@ func IsOutOfResources(err error) bool {
 	c := code(err)
 	return strings.HasPrefix(c, classResources) || c == codeIOError
 }
+
+// IsOutOfMemory reports whether it was memory: a smaller batch may have enough
+// (53200).
+func IsOutOfMemory(err error) bool { return code(err) == codeOutOfMemory }
 
 // IsDataError reports whether the statement's values were refused (classes 22
 // and 23): running it again with the same values fails again.
