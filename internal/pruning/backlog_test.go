@@ -372,7 +372,9 @@ func TestTheTableStopsGrowing(t *testing.T) {
 	live := h.number("select sum(octet_length(body) + 500)::bigint from idempotency_keys")
 	h.same("records", h.records(caller), int64(perHour*kept))
 	first, last := slices.Max(sizes[:hours/2]), slices.Max(sizes[hours/2:])
-	if last > first*105/100 {
+	// A page on which anything is left takes no new record, so the place of an
+	// hour may come back an hour later.
+	if last > first+first/kept {
 		t.Errorf("the relation grew from %d to %d bytes on the second day", first, last)
 	}
 	if float64(last) > 2.5*float64(live) {
