@@ -19,10 +19,9 @@ export function Usage() {
             <dl class="facts">
               <Against name="Live records" used={u.live_records} limit={u.limits.max_live_records} show={count} />
               <Against name="Stored bytes" used={u.stored_bytes} limit={u.limits.max_stored_bytes} show={bytes} />
-              <div>
-                <dt>Requests per second</dt>
-                <dd>{u.limits.requests_per_second === null ? "no limit" : `at most ${count(u.limits.requests_per_second)}`}</dd>
-              </div>
+              <Rate name="Requests per second" limit={u.limits.requests_per_second} />
+              <Rate name="Requests per second and namespace" limit={u.limits.namespace_requests_per_second} />
+              <Rate name="Begins per second and caller" limit={u.limits.caller_requests_per_second} />
               <div>
                 <dt>New keys</dt>
                 <dd>at most {count(u.limits.new_keys_per_minute)} per minute and caller</dd>
@@ -54,6 +53,15 @@ export function Usage() {
         </>
       )}
     </>
+  );
+}
+
+function Rate({ name, limit }: { name: string; limit: number | null }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{limit === null ? "no limit" : `at most ${count(limit)}`}</dd>
+    </div>
   );
 }
 
