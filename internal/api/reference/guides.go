@@ -79,6 +79,8 @@ func relinked(html string, known map[string]string) string {
 			return `<a href="` + page + fragment + `">` + text + `</a>`
 		case file == "../api/openapi.yaml":
 			return `<a href="../openapi.yaml">` + text + `</a>`
+		case file == "../README.md":
+			return `<a href="../docs#quick-start">` + text + `</a>`
 		default:
 			return text
 		}
