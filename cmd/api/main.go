@@ -56,7 +56,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "config":
 		return printConfig(cfg, stdout)
 	case "probe":
-		return telemetry.Probe(ctx, string(cfg.ListenAddr))
+		return telemetry.Probe(ctx, string(cfg.ListenAddr), cfg.TLSCertFile != "")
 	}
 	told, logger, err := newInstruments(ctx, cfg, stderr)
 	if err != nil {

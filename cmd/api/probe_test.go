@@ -7,12 +7,24 @@ import (
 	"testing"
 )
 
+// The API itself is asked over TLS in test/deploy, as its container does.
 func TestProbeAsksTheListenerOfTheEnvironment(t *testing.T) {
 	t.Parallel()
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"HTTP": httptest.NewServer, "TLS": httptest.NewTLSServer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			probes(t, start, map[string][]string{"TLS": {"ONCEWARD_TLS_CERT_FILE=tls.crt", "ONCEWARD_TLS_KEY_FILE=tls.key"}}[name])
+		})
+	}
+}
+
+func probes(t *testing.T, start func(http.Handler) *httptest.Server, further []string) {
+	t.Helper()
 	asked := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	server := start(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	t.Cleanup(server.Close)
 	environ := []string{"ONCEWARD_DATABASE_URL=postgres://nowhere.invalid/none", "ONCEWARD_LISTEN_ADDR=" + server.Listener.Addr().String()}
+	environ = append(environ, further...)
 	if err := run(t.Context(), []string{"probe"}, environ, io.Discard, io.Discard); err != nil {
 		t.Error(err)
 	}

@@ -43,7 +43,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return err
 	}
 	if len(args) == 1 {
-		return telemetry.Probe(ctx, cfg.ListenAddr)
+		return telemetry.Probe(ctx, cfg.ListenAddr, false)
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
 	metrics := telemetry.NewWorkerMetrics()

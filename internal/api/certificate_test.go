@@ -2,59 +2,22 @@ package api
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
-)
 
-// writeCertificate puts a new certificate with the serial number into the
-// folder, as of the time.
-func writeCertificate(t *testing.T, dir string, serial int64, at time.Time) *x509.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
+	"github.com/onceward/onceward/internal/api/certificatetest"
+)
 
 func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
-	writeCertificate(t, dir, 1, now)
+	certificatetest.Write(t, dir, 1, now)
 	c, err := newCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +34,7 @@ func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 			t.Errorf("certificate %d is served, want %d", serial, want)
 		}
 	}
-	writeCertificate(t, dir, 2, now.Add(time.Second))
+	certificatetest.Write(t, dir, 2, now.Add(time.Second))
 	now = now.Add(certificateMaxAge - 1)
 	serves(1)
 	now = now.Add(1)
@@ -81,7 +44,7 @@ func TestARenewedCertificateIsServedWithoutARestart(t *testing.T) {
 	}
 	now = now.Add(certificateMaxAge)
 	serves(2)
-	writeCertificate(t, dir, 3, now)
+	certificatetest.Write(t, dir, 3, now)
 	now = now.Add(certificateMaxAge)
 	serves(3)
 	if _, err := newCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "none"), c.logger); err == nil {
@@ -99,7 +62,7 @@ func (nobodyWaits) Drain() {}
 func TestThePublicListenerSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	own := writeCertificate(t, dir, 1, time.Now())
+	own := certificatetest.Write(t, dir, 1, time.Now())
 	pool := x509.NewCertPool()
 	pool.AddCert(own)
 	started, ended := make(chan Addresses, 1), make(chan error, 1)

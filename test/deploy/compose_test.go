@@ -175,6 +175,30 @@ func TestOurServicesOfComposeRunConfinedWithVariablesThatTheyKnow(t *testing.T) 
 	}
 }
 
+// What is laid over for TLS concerns the API alone, with variables that it knows
+// and files that are mounted, as a folder.
+func TestComposeCanHaveTheAPISpeakTLS(t *testing.T) {
+	t.Parallel()
+	over := readYAML[composeFile](t, deployed, "compose", "compose.tls.yaml")
+	api := over.Services["api"]
+	if len(over.Services) != 1 || len(api.Volumes) != 1 {
+		t.Fatalf("laid over: %+v", over.Services)
+	}
+	wantKnown(t, "compose.tls.yaml", "api", slices.Collect(maps.Keys(api.Environment)))
+	folder := regexp.MustCompile(`^\$\{\w+:-\./\w+\}:(/[\w/]+):ro$`).FindStringSubmatch(api.Volumes[0])
+	if folder == nil {
+		t.Fatalf("mounts %s", api.Volumes[0])
+	}
+	for _, variable := range []string{"ONCEWARD_TLS_CERT_FILE", "ONCEWARD_TLS_KEY_FILE"} {
+		if !strings.HasPrefix(api.Environment[variable], folder[1]+"/") {
+			t.Errorf("%s is %q, and %s is mounted", variable, api.Environment[variable], folder[1])
+		}
+	}
+	if public := api.Environment["ONCEWARD_PUBLIC_URL"]; !strings.Contains(public, ":-https://") {
+		t.Errorf("the API calls itself %s", public)
+	}
+}
+
 // The script makes every secret, in forms that the programs take, keeps what is
 // there, and shows nothing.
 func TestTheSecretsOfComposeAreMadeAndTaken(t *testing.T) {

@@ -5,6 +5,7 @@ package deploy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -19,7 +20,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/onceward/onceward/internal/api/certificatetest"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/test/processtest"
 )
@@ -212,14 +215,25 @@ func TestTheProgramsRunInAnEmptyRootAsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	certificatetest.Write(t, dir, 1, time.Now())
+	for _, name := range []string{certificatetest.CertFile, certificatetest.KeyFile} {
+		if err := os.Chown(filepath.Join(dir, name), 65532, 65532); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ofAPI := []string{"ONCEWARD_OPS_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_DB_MAX_CONNS=4"}
 	for _, c := range []struct {
-		program, variable string
-		further           []string
+		name, program, variable, scheme string
+		further                         []string
 	}{
-		{"api", "ONCEWARD_LISTEN_ADDR", []string{"ONCEWARD_OPS_LISTEN_ADDR=127.0.0.1:0", "ONCEWARD_DB_MAX_CONNS=4"}},
-		{"worker", "ONCEWARD_WORKER_LISTEN_ADDR", nil},
+		{"api", "api", "ONCEWARD_LISTEN_ADDR", "http", ofAPI},
+		{
+			"api with TLS", "api", "ONCEWARD_LISTEN_ADDR", "https",
+			append(slices.Clone(ofAPI), "ONCEWARD_TLS_CERT_FILE=/"+certificatetest.CertFile, "ONCEWARD_TLS_KEY_FILE=/"+certificatetest.KeyFile),
+		},
+		{"worker", "worker", "ONCEWARD_WORKER_LISTEN_ADDR", "http", nil},
 	} {
-		t.Run(c.program, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			addr := freeAddr(t)
 			environ := append([]string{"ONCEWARD_DATABASE_URL=" + databaseURL, c.variable + "=" + addr}, c.further...)
@@ -239,14 +253,17 @@ func TestTheProgramsRunInAnEmptyRootAsNobody(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- process.Wait() }()
 			t.Cleanup(func() { _ = process.Process.Kill() })
-			client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			client := http.Client{Transport: &http.Transport{
+				DisableKeepAlives: true,
+				TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // its issuer is nobody
+			}}
 			processtest.Eventually(t, "it is ready", func() bool {
 				select {
 				case err := <-ended:
 					t.Fatalf("it ended: %v\n%s", err, log.String())
 				default:
 				}
-				answer, err := client.Get(fmt.Sprintf("http://%s/readyz", addr))
+				answer, err := client.Get(fmt.Sprintf("%s://%s/readyz", c.scheme, addr))
 				if err != nil {
 					return false
 				}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -133,6 +134,8 @@ image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef01234567
 database: {secret: {name: pg, key: uri}, migrationSecret: {name: pg-owner, key: uri}}
 operatorToken: {secret: {name: operator, key: token}}
 jwt: {secret: {name: jwt, key: key}}
+tls: {secret: {name: public-tls, certKey: chain.pem, keyKey: key.pem}}
+trustedProxies: {networks: [10.0.0.0/8, "fd00::/8"], header: Forwarded}
 publicURL: https://once.example.com
 telemetry: {otlpEndpoint: "http://collector.observability:4318"}
 api:
@@ -211,7 +214,7 @@ func TestTheProgramsOfTheChartAreStartedAndAskedRight(t *testing.T) {
 			c := pod.Spec.Containers[0]
 			program := path.Base(c.Command[0])
 			var names []string
-			ports := map[int32]bool{}
+			ports, scheme := map[int32]bool{}, corev1.URISchemeHTTP
 			for _, e := range c.Env {
 				if slices.Contains(names, e.Name) {
 					t.Errorf("%s: %s comes twice", name, e.Name)
@@ -221,6 +224,9 @@ func TestTheProgramsOfTheChartAreStartedAndAskedRight(t *testing.T) {
 				}
 				if e.Name == "ONCEWARD_DATABASE_URL" && (e.Value != "" || e.ValueFrom.SecretKeyRef == nil) {
 					t.Errorf("%s: the URL of the database is no reference: %+v", name, e)
+				}
+				if e.Name == "ONCEWARD_TLS_CERT_FILE" {
+					scheme = corev1.URISchemeHTTPS
 				}
 				if strings.HasSuffix(e.Name, "LISTEN_ADDR") {
 					var port int32
@@ -251,10 +257,58 @@ func TestTheProgramsOfTheChartAreStartedAndAskedRight(t *testing.T) {
 				if want := map[bool]string{true: "/readyz", false: "/healthz"}[what == "readiness"]; probe.HTTPGet.Path != want {
 					t.Errorf("%s: the %s probe asks for %s", name, what, probe.HTTPGet.Path)
 				}
+				if got := probe.HTTPGet.Scheme; got != scheme && (got != "" || scheme != corev1.URISchemeHTTP) {
+					t.Errorf("%s: the %s probe speaks %s, the listener %s", name, what, got, scheme)
+				}
 			}
 			if program == "api" && declared[c.LivenessProbe.HTTPGet.Port.StrVal] != 8080 {
 				t.Errorf("%s: /healthz is on the public listener alone", name)
 			}
+		}
+	}
+}
+
+// The API speaks TLS under a Secret that is there, believes the proxies that it
+// is told, and the ports say by their names what is spoken: meshes go by them.
+func TestTheAPIOfTheChartSpeaksTLSAndKnowsItsProxies(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]struct {
+		port, secret, proxies, header string
+	}{
+		"":         {"http", "", "", ""},
+		everything: {"https", "public-tls", "10.0.0.0/8,fd00::/8", "Forwarded"},
+	} {
+		r, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := r.deployments["shop-onceward-api"].Spec.Template.Spec
+		got := want
+		got.secret, got.proxies, got.header = "", "", ""
+		for _, v := range pod.Volumes {
+			if v.Name != "tls" {
+				continue
+			}
+			got.secret = v.Secret.SecretName
+			if diff := cmp.Diff(v.Secret.Items, []corev1.KeyToPath{{Key: "chain.pem", Path: "tls.crt"}, {Key: "key.pem", Path: "tls.key"}}); diff != "" {
+				t.Errorf("items (-got +want):\n%s", diff)
+			}
+		}
+		for _, e := range pod.Containers[0].Env {
+			switch e.Name {
+			case "ONCEWARD_TRUSTED_PROXIES":
+				got.proxies = e.Value
+			case "ONCEWARD_TRUSTED_PROXY_HEADER":
+				got.header = e.Value
+			}
+		}
+		service := r.services["shop-onceward-api"].Spec.Ports[0]
+		got.port = pod.Containers[0].Ports[0].Name
+		if got != want || service.Name != want.port || service.TargetPort.StrVal != want.port {
+			t.Errorf("got %+v and the service's port %+v, want %+v", got, service, want)
+		}
+		if curl := want.port + "://127.0.0.1:8080/readyz"; !strings.Contains(r.notes, curl) {
+			t.Errorf("the notes do not ask %s:\n%s", curl, r.notes)
 		}
 	}
 }
@@ -450,6 +504,9 @@ func TestValuesThatAreWrongAreRefused(t *testing.T) {
 		"logLevel: loud":                                  "logLevel",
 		"publicURL: once.example.com":                     "publicURL",
 		"database: {secret: {name: ''}}":                  "database",
+		"tls: {secret: {name: Not_A_Name}}":               "tls",
+		"trustedProxies: {networks: [everybody]}":         "trustedProxies",
+		"trustedProxies: {header: X-Real-IP}":             "header",
 		"image: {digest: abc}":                            "digest",
 		"image: {pullPolicy: Sometimes}":                  "pullPolicy",
 		"networkPolicy: {database: {port: 70000}}":        "port",

@@ -70,6 +70,12 @@ topologySpreadConstraints:
   {{- end }}
 {{- end -}}
 
+{{/* What the API's public listener speaks, http or https: the name of its port, by
+which meshes and gateways go. */}}
+{{- define "onceward.scheme" -}}
+{{- if .Values.tls.secret.name }}https{{ else }}http{{ end -}}
+{{- end -}}
+
 {{/* Takes (dict "top" $ "secret" …). */}}
 {{- define "onceward.databaseEnv" -}}
 - name: ONCEWARD_DATABASE_URL
