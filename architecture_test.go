@@ -28,6 +28,7 @@ func arrows() []arrow {
 		audit, limits                    = "internal/audit", "internal/limits"
 		postgres, problem                = "internal/postgres", "internal/problem"
 		telemetry, freshcache            = "internal/telemetry", "internal/freshcache"
+		settings                         = "internal/settings"
 		migrations, fingerprint, openapi = "migrations", "client/fingerprint", "api"
 		guides                           = "docs"
 	)
@@ -36,8 +37,8 @@ func arrows() []arrow {
 	all := func(lists ...[]string) []string { return slices.Concat(lists...) }
 	return []arrow{
 		// The worker's desk: enqueues jobs and shows them, and runs none.
-		{"cmd/api", all(domain, ground, []string{api, worker})},
-		{"cmd/worker", all(domain, ground, []string{worker})},
+		{"cmd/api", all(domain, ground, []string{api, worker, settings})},
+		{"cmd/worker", all(domain, ground, []string{worker, settings})},
 		{"cmd/dev", []string{tenants, auth, audit, postgres, problem}},
 
 		{api, all(domain, []string{problem, telemetry, freshcache, openapi, fingerprint, guides, "web"})},
@@ -53,10 +54,11 @@ func arrows() []arrow {
 		{auth, all(ground, []string{audit})},
 		{audit, ground},
 
-		{telemetry, []string{problem}},
+		{telemetry, []string{problem, settings}},
 		{postgres, []string{migrations}},
 		{problem, nil},
 		{freshcache, nil},
+		{settings, nil},
 
 		{migrations, nil},
 		{openapi, nil},
@@ -114,6 +116,7 @@ func fences() []fence {
 		{"github.com/riverqueue", []string{"internal/worker", "internal/postgres"}, []string{"job.go"}, "declare the job in a file called job.go"},
 		{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry"}, nil, "let internal/telemetry set traces and metrics up"},
 		{"github.com/prometheus/client_golang", []string{"internal/telemetry"}, nil, "declare the metric in internal/telemetry"},
+		{"github.com/caarlos0/env", []string{"internal/settings"}, nil, "give the process's struct to internal/settings"},
 		{"database/sql", []string{"internal/postgres"}, nil, "use the pgx pool"},
 		// The pool is a handle that constructors pass on; statements are not.
 		{

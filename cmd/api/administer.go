@@ -6,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -44,7 +42,7 @@ func newAdministration(pool *pgxpool.Pool, cfg config) (*administration, error) 
 	if err != nil {
 		return nil, fmt.Errorf("set up tenants: %w", err)
 	}
-	return &administration{service, auth.NewCredentials(pool, nil), pool, cfg.JWTSecret}, nil
+	return &administration{service, auth.NewCredentials(pool, nil), pool, cfg.sealingSecret()}, nil
 }
 
 // commands are those of the command line, in the order of the help.
@@ -294,28 +292,4 @@ func tokenReset(*flag.FlagSet) func(context.Context, *administration, io.Writer)
 		}
 		return show(out, map[string]int{"deleted": deleted})
 	}
-}
-
-// printConfig shows what the environment makes of every variable. Secrets are
-// said to be set and not shown.
-func printConfig(cfg config, out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	value := reflect.ValueOf(cfg)
-	for field := range reflect.TypeFor[config]().Fields() {
-		if !field.IsExported() {
-			continue
-		}
-		shown := fmt.Sprint(value.FieldByIndex(field.Index).Interface())
-		secret := field.Tag.Get("secret") == "true" || field.Type == reflect.TypeFor[tokens]()
-		switch isSet := !value.FieldByIndex(field.Index).IsZero(); {
-		case secret && isSet:
-			shown = "[set]"
-		case secret || shown == "":
-			shown = "not set"
-		}
-		if _, err := fmt.Fprintf(table, "%s\t%s\n", variable(field.Name), shown); err != nil {
-			return err
-		}
-	}
-	return table.Flush()
 }

@@ -7,13 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/onceward/onceward/internal/settings"
+	"github.com/onceward/onceward/internal/settings/settingstest"
 )
 
 const databaseURL = "ONCEWARD_DATABASE_URL=postgres://u:hunter2@db/onceward"
@@ -25,13 +27,13 @@ func TestWithTheDatabaseAloneAllElseHasItsDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{
-		DatabaseURL:     "postgres://u:hunter2@db/onceward",
+		Database:        settings.Database{DatabaseURL: "postgres://u:hunter2@db/onceward"},
 		ReplayCacheMiB:  64,
 		ListenAddr:      "127.0.0.1:8080",
 		OpsListenAddr:   "127.0.0.1:8081",
 		ProxyHeader:     "X-Forwarded-For",
-		LogLevel:        logLevel(slog.LevelInfo),
-		ShutdownTimeout: duration(8 * time.Second),
+		LogLevel:        settings.LogLevel(slog.LevelInfo),
+		ShutdownTimeout: shutdownTimeout(8 * time.Second),
 	}
 	if diff := cmp.Diff(got, want, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreUnexported(config{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
@@ -61,7 +63,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{
-		DatabaseURL:     "postgres://u:hunter2@db/onceward",
+		Database:        settings.Database{DatabaseURL: "postgres://u:hunter2@db/onceward"},
 		DBMaxConns:      10000,
 		ListenAddr:      ":0",
 		OpsListenAddr:   "[::1]:65535",
@@ -72,8 +74,8 @@ func TestEveryVariableIsRead(t *testing.T) {
 		TrustedProxies:  proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("fd00::/8")},
 		ProxyHeader:     "Forwarded",
 		OperatorToken:   tokens{token, strings.Repeat("~", longestToken)},
-		LogLevel:        logLevel(slog.LevelWarn),
-		ShutdownTimeout: duration(5 * time.Minute),
+		LogLevel:        settings.LogLevel(slog.LevelWarn),
+		ShutdownTimeout: shutdownTimeout(5 * time.Minute),
 	}
 	if diff := cmp.Diff(got, want, cmpopts.EquateComparable(netip.Prefix{}), cmpopts.IgnoreUnexported(config{})); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
@@ -91,7 +93,7 @@ func TestTheOperatorsTokensMayComeFromAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(got.OperatorToken, tokens{first, second}); diff != "" || got.OperatorTokenFile != nil {
+	if diff := cmp.Diff(got.operatorTokens(), []string{first, second}); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 }
@@ -106,6 +108,11 @@ func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
 	}{
 		{nil, "ONCEWARD_DATABASE_URL is not set: "},
 		{[]string{"ONCEWARD_DATABASE_URL= "}, "ONCEWARD_DATABASE_URL is not set: "},
+		{[]string{"ONCEWARD_DATABASE_URL=postgres://u:hunter2@db:x/d"}, "ONCEWARD_DATABASE_URL cannot be read: "},
+		{[]string{databaseURL, "ONCEWARD_DATABASE_URL_FILE=config.go"}, "ONCEWARD_DATABASE_URL and ONCEWARD_DATABASE_URL_FILE are both set: "},
+		{[]string{"ONCEWARD_DATABASE_URL_FILE=" + missing}, "ONCEWARD_DATABASE_URL_FILE names a file that cannot be read: "},
+		{[]string{databaseURL, "GOGC=much"}, `GOGC is "much": `},
+		{[]string{databaseURL, "OTEL_EXPORTER_OTLP_HEADERS=hunter2"}, "OTEL_EXPORTER_OTLP_HEADERS is no list of headers: "},
 		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=-1"}, `ONCEWARD_DB_MAX_CONNS is "-1": `},
 		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=10001"}, `ONCEWARD_DB_MAX_CONNS is "10001": `},
 		{[]string{databaseURL, "ONCEWARD_DB_MAX_CONNS=many"}, `ONCEWARD_DB_MAX_CONNS is "many": `},
@@ -177,57 +184,37 @@ func TestTokensAreNotShown(t *testing.T) {
 	}
 }
 
-func TestHelpShowsEveryVariableItsDefaultAndItsMeaning(t *testing.T) {
+func TestHelpAndTheDocumentSayWhatIsRead(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"help", "-h", "--help", "tenant --help", "credential help", "migrate -h", "config --help"} {
 		var out bytes.Buffer
 		if err := run(t.Context(), strings.Fields(command), nil, &out, &out); err != nil {
 			t.Fatal(err)
 		}
-		lines := strings.Split(out.String(), "\n")
-		for field := range reflect.TypeFor[config]().Fields() {
-			if !field.IsExported() { // read by another way
-				continue
-			}
-			found := false
-			for _, line := range lines {
-				words := strings.Fields(line)
-				byDefault := field.Tag.Get("envDefault")
-				if byDefault == "" {
-					byDefault = "-"
-				}
-				help := field.Tag.Get("help")
-				found = found || len(words) > 2 && words[0] == variable(field.Name) && words[1] == byDefault && help != "" && strings.HasSuffix(line, help)
-			}
-			if !found {
-				t.Errorf("%s: no line for %s in\n%s", command, field.Name, out.String())
-			}
-		}
+		settingstest.AssertSaid(t, "api", config{}, out.String())
 	}
 }
 
 func TestConfigShowsValuesAsTheyAreWrittenAndNoSecret(t *testing.T) {
 	t.Parallel()
 	chosen := map[string]string{
+		"OTEL_EXPORTER_OTLP_HEADERS": "authorization=hunter2", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:hunter2@c:4318/x?key=hunter2",
 		"ONCEWARD_DATABASE_URL": "postgres://u:hunter2@h/d", "ONCEWARD_LOG_LEVEL": "warn", "ONCEWARD_SHUTDOWN_TIMEOUT": "90s",
 		"ONCEWARD_OPERATOR_TOKEN": strings.Repeat("hunter2", shortestToken),
 	}
 	want := map[string]string{
+		"OTEL_EXPORTER_OTLP_HEADERS": "[set]", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318/x",
 		"ONCEWARD_DATABASE_URL": "[set]", "ONCEWARD_LOG_LEVEL": "warn", "ONCEWARD_SHUTDOWN_TIMEOUT": "1m30s", "ONCEWARD_OPERATOR_TOKEN": "[set]",
 	}
 	var environ []string
 	for name, value := range chosen {
 		environ = append(environ, name+"="+value)
 	}
-	for field := range reflect.TypeFor[config]().Fields() {
-		if !field.IsExported() {
-			continue
-		}
-		name, byDefault := variable(field.Name), field.Tag.Get("envDefault")
-		if want[name] == "" {
-			want[name] = "not set"
-			if byDefault != "" {
-				want[name] = byDefault
+	for _, v := range settings.Variables(config{}) {
+		if want[v.Name] == "" {
+			want[v.Name] = "not set"
+			if v.Default != "-" {
+				want[v.Name] = v.Default
 			}
 		}
 	}

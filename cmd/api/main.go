@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/settings"
 	"github.com/onceward/onceward/internal/telemetry"
 )
 
@@ -54,7 +55,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	switch word {
 	case "config":
-		return printConfig(cfg, stdout)
+		return settings.Show(stdout, cfg)
 	case "probe":
 		return telemetry.Probe(ctx, string(cfg.ListenAddr), cfg.TLSCertFile != "")
 	}

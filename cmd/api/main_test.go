@@ -540,7 +540,7 @@ func TestAFaultIsToldOnStandardErrorWithExitCode1(t *testing.T) {
 	if !ok || exit.ExitCode() != 1 {
 		t.Fatalf("ended with %v, want exit code 1", err)
 	}
-	if diff := cmp.Diff(stderr.String(), "api: ONCEWARD_DATABASE_URL is not set: name the database, for example postgres://user@host:5432/onceward\n"); diff != "" {
+	if diff := cmp.Diff(stderr.String(), "api: ONCEWARD_DATABASE_URL is not set: name the database, for example postgres://user@host:5432/onceward, or a file that holds its URL by ONCEWARD_DATABASE_URL_FILE\n"); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)
 	}
 }

@@ -23,11 +23,11 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 	if err != nil {
 		return err
 	}
-	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api-" + c.words})
+	pool, err := postgres.Open(ctx, postgres.Config{URL: cfg.Database.URL(), MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api-" + c.words})
 	if err != nil {
 		return err
 	}
-	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.slog()))
+	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.Slog()))
 	a, err := newAdministration(pool, cfg)
 	if err != nil {
 		return err

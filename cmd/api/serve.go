@@ -111,7 +111,7 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments
 				Tenants:     tenantService,
 				Credentials: auth.NewCredentials(pool, authenticator.Forget),
 				Audit:       log,
-				Operators:   auth.NewOperators(cfg.OperatorToken...),
+				Operators:   auth.NewOperators(cfg.operatorTokens()...),
 				Tokens:      signed,
 				Retentions:  keys.NewRetentions(pool),
 				Records:     keyService,
@@ -171,8 +171,8 @@ func newTokens(cfg config, pool *pgxpool.Pool, log *audit.Log) (*auth.Tokens, er
 		if source, err = auth.KeysFromPEM([]byte(cfg.JWTKeysFile)); err != nil {
 			return nil, fmt.Errorf("ONCEWARD_JWT_KEYS_FILE %w", err)
 		}
-	case cfg.JWTSecret != "":
-		if source, err = auth.KeysInDatabase(pool, cfg.JWTSecret.bytes()); err != nil {
+	case cfg.sealingSecret() != "":
+		if source, err = auth.KeysInDatabase(pool, cfg.sealingSecret().bytes()); err != nil {
 			return nil, fmt.Errorf("set up signing keys: %w", err)
 		}
 	default:

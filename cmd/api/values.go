@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -13,10 +12,11 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/internal/api"
+	"github.com/onceward/onceward/internal/settings"
 )
 
-// The types of the variables. Each reads itself from text, and its error goes
-// on from the name of the variable: "ONCEWARD_X is no …: give …".
+// The types of the variables that no other process has, as internal/settings
+// wants them.
 
 const (
 	maxDBConns         = 10_000
@@ -31,26 +31,20 @@ type count int32
 
 // UnmarshalText reads a whole number from 0 to maxDBConns.
 func (c *count) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseInt(string(text), 10, 32)
-	if err != nil || n < 0 || n > maxDBConns {
-		return fmt.Errorf("is %q: give a whole number from 0 to %d", text, maxDBConns)
-	}
-	*c = count(n)
-	return nil
+	n, err := settings.Whole(text, 0, maxDBConns)
+	*c = count(n) //nolint:gosec // within the range
+	return err
 }
 
-type listenAddr string
+type gcPercent string
 
-// UnmarshalText reads host:port with a port from 0 to 65535.
-func (a *listenAddr) UnmarshalText(text []byte) error {
-	_, port, err := net.SplitHostPort(string(text))
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+// UnmarshalText reads what the Go runtime takes, which goes on without a value
+// that it cannot read.
+func (g *gcPercent) UnmarshalText(text []byte) error {
+	*g = gcPercent(text)
+	if n, err := strconv.ParseInt(string(text), 10, 32); string(text) != "off" && (err != nil || n < 0) {
+		return fmt.Errorf("is %q: give a whole number, or off", text)
 	}
-	if err != nil {
-		return fmt.Errorf("is %q: give host:port with a port from 0 to 65535, such as 127.0.0.1:8080 or :8080", text)
-	}
-	*a = listenAddr(text)
 	return nil
 }
 
@@ -69,42 +63,19 @@ func (u *publicURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-type duration time.Duration
+type shutdownTimeout time.Duration
 
 // UnmarshalText reads a duration from shortestShutdown to longestShutdown.
-func (d *duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil || parsed < shortestShutdown || parsed > longestShutdown {
-		return fmt.Errorf("is %q: give a duration with its unit, from %s to %s, such as 8s", text, shortestShutdown, longestShutdown)
-	}
-	*d = duration(parsed)
-	return nil
+func (s *shutdownTimeout) UnmarshalText(text []byte) error {
+	d, err := settings.Duration(text, shortestShutdown, longestShutdown, "8s")
+	*s = shutdownTimeout(d)
+	return err
 }
 
 // String is how it is written in a variable.
-func (d duration) String() string { return d.time().String() }
+func (s shutdownTimeout) String() string { return s.time().String() }
 
-type logLevel slog.Level
-
-// String is how it is written in a variable.
-func (l logLevel) String() string { return strings.ToLower(l.slog().String()) }
-
-// UnmarshalText reads the name of a level.
-func (l *logLevel) UnmarshalText(text []byte) error {
-	switch strings.ToLower(string(text)) {
-	case "debug":
-		*l = logLevel(slog.LevelDebug)
-	case "info":
-		*l = logLevel(slog.LevelInfo)
-	case "warn":
-		*l = logLevel(slog.LevelWarn)
-	case "error":
-		*l = logLevel(slog.LevelError)
-	default:
-		return fmt.Errorf("is %q: give debug, info, warn or error", text)
-	}
-	return nil
-}
+func (s shutdownTimeout) time() time.Duration { return time.Duration(s) }
 
 // tokens are secrets: they are compared, never shown.
 type tokens []string
@@ -203,11 +174,7 @@ type forwardedHeader string
 
 // UnmarshalText reads the name of one of the two headers.
 func (f *forwardedHeader) UnmarshalText(text []byte) error {
-	for _, known := range []api.ForwardedHeader{api.XForwardedFor, api.Forwarded} {
-		if strings.EqualFold(string(known), string(text)) {
-			*f = forwardedHeader(known)
-			return nil
-		}
-	}
-	return fmt.Errorf("is %q: give X-Forwarded-For or Forwarded", text)
+	word, err := settings.OneOf(text, string(api.XForwardedFor), string(api.Forwarded))
+	*f = forwardedHeader(word)
+	return err
 }

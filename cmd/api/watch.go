@@ -25,7 +25,7 @@ type instruments struct {
 
 // database is how the process opens its database.
 func (told instruments) database(cfg config) postgres.Config {
-	database := postgres.Config{URL: cfg.DatabaseURL, MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(told.metrics)}
+	database := postgres.Config{URL: cfg.Database.URL(), MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(told.metrics)}
 	if statements := told.exporter.Statements(); statements != nil {
 		database.Tracer = statements
 	}
@@ -36,7 +36,7 @@ func (told instruments) database(cfg config) postgres.Config {
 // The log goes to stderr, and out as well where logs do.
 func newInstruments(ctx context.Context, cfg config, stderr io.Writer) (instruments, *slog.Logger, error) {
 	lines := telemetry.NewLines(stderr)
-	logger := telemetry.NewLogger(lines, cfg.LogLevel.slog())
+	logger := telemetry.NewLogger(lines, cfg.LogLevel.Slog())
 	metrics := telemetry.NewMetrics()
 	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-api", logger)
 	return instruments{metrics, exporter, lines}, exporter.Logger(logger), err

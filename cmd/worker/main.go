@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/onceward/onceward/internal/postgres"
+	"github.com/onceward/onceward/internal/settings"
 	"github.com/onceward/onceward/internal/telemetry"
 )
 
@@ -35,17 +36,21 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return fmt.Errorf("%q is one argument too many; worker help shows what there is", args[1])
 	case len(args) == 1 && (args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help"):
 		return printHelp(stdout)
-	case len(args) == 1 && args[0] != "probe":
+	case len(args) == 1 && args[0] != "probe" && args[0] != "config":
 		return fmt.Errorf("there is no command %q; worker help shows what there is", args[0])
 	}
 	cfg, err := loadConfig(environ)
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 {
-		return telemetry.Probe(ctx, cfg.ListenAddr, false)
+	switch {
+	case len(args) == 0:
+	case args[0] == "config":
+		return settings.Show(stdout, cfg)
+	default:
+		return telemetry.Probe(ctx, string(cfg.ListenAddr), false)
 	}
-	logger := telemetry.NewLogger(stderr, cfg.LogLevel)
+	logger := telemetry.NewLogger(stderr, cfg.LogLevel.Slog())
 	metrics := telemetry.NewWorkerMetrics()
 	failed := metrics.StoreErrors(postgres.ErrorKinds()...)
 	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-worker", logger)
@@ -55,7 +60,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	defer flush(exporter, logger) //nolint:contextcheck // after everything else: ctx has ended by then
 	logger = exporter.Logger(logger)
 	database := postgres.Config{
-		URL: cfg.DatabaseURL, MaxConns: cfg.DBMaxConns, ApplicationName: "onceward-worker",
+		URL: cfg.Database.URL(), MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-worker",
 		OnError: func(kind postgres.ErrorKind) { failed(string(kind)) },
 	}
 	if statements := exporter.Statements(); statements != nil {

@@ -38,13 +38,13 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments
 	metrics := told.metrics
 	clock := &postgres.Clock{}
 	metrics.WatchClock(clock.Steps, func() bool { return clock.Doubt() != nil })
-	pause := cfg.PrunePause
+	pause := time.Duration(cfg.PrunePause)
 	if pause == 0 {
 		pause = -1 // none, where pruning takes zero for its default
 	}
 	w, err := worker.New(worker.Config{
 		Pool:       pool,
-		Pruner:     pruning.New(pruning.Config{Pool: pool, Clock: clock, Logger: logger, Batch: cfg.PruneBatch, Pause: pause}),
+		Pruner:     pruning.New(pruning.Config{Pool: pool, Clock: clock, Logger: logger, Batch: int(cfg.PruneBatch), Pause: pause}),
 		Aggregator: analytics.NewAggregator(pool),
 		Upkeep:     tenants.NewUpkeep(pool, keys.NewRetentions(pool)),
 		Usage:      limits.NewUsage(pool),
@@ -52,13 +52,13 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments
 		Metrics:    metrics,
 		Tracing:    told.exporter.Provider(),
 		Logger:     logger,
-		PollOnly:   cfg.PollOnly,
+		PollOnly:   bool(cfg.PollOnly),
 	})
 	if err != nil {
 		return err
 	}
 	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp", cfg.ListenAddr)
+	listener, err := listen.Listen(ctx, "tcp", string(cfg.ListenAddr))
 	if err != nil {
 		return fmt.Errorf("listen for the operator: %w", err)
 	}

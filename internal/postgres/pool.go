@@ -117,6 +117,15 @@ func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
+// CheckURL returns why a database's URL cannot be read, without repeating it;
+// nil: it can. It connects to nothing.
+func CheckURL(databaseURL string) error {
+	if _, err := pgxpool.ParseConfig(databaseURL); err != nil {
+		return errors.New(parseFault(err))
+	}
+	return nil
+}
+
 func parse(cfg Config) (*pgxpool.Config, error) {
 	if strings.TrimSpace(cfg.URL) == "" {
 		return nil, errors.New("no database URL is given: set ONCEWARD_DATABASE_URL, for example to postgres://user@host:5432/onceward")

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
 
 	"github.com/exaring/otelpgx"
 	"go.opentelemetry.io/contrib/bridges/otelslog"
@@ -29,58 +27,6 @@ const scope = "github.com/onceward/onceward"
 // Targets are where traces, metrics and logs go by OTLP over HTTP; empty: nowhere.
 type Targets struct {
 	TracesURL, MetricsURL, LogsURL string
-}
-
-// ReadTargets reads, of the OpenTelemetry specification's variables, those that
-// say what is sent where: OTEL_SDK_DISABLED, OTEL_{TRACES,METRICS,LOGS}_EXPORTER
-// (otlp or none) and OTEL_EXPORTER_OTLP_{,TRACES_,METRICS_,LOGS_}ENDPOINT. With
-// none of them set nothing is sent. The others (headers, time-outs, samplers,
-// limits) the SDK reads by itself. Its error has a sentence for each fault.
-func ReadTargets(environ map[string]string) (Targets, error) {
-	var t Targets
-	if strings.EqualFold(environ["OTEL_SDK_DISABLED"], "true") {
-		return t, nil
-	}
-	var errs []error
-	for _, signal := range []struct {
-		name string
-		url  *string
-	}{{"traces", &t.TracesURL}, {"metrics", &t.MetricsURL}, {"logs", &t.LogsURL}} {
-		var err error
-		if *signal.url, err = target(environ, signal.name); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return t, errors.Join(errs...)
-}
-
-func target(environ map[string]string, signal string) (string, error) {
-	upper := strings.ToUpper(signal)
-	chosen := environ["OTEL_"+upper+"_EXPORTER"]
-	base, own := environ["OTEL_EXPORTER_OTLP_ENDPOINT"], environ["OTEL_EXPORTER_OTLP_"+upper+"_ENDPOINT"]
-	switch {
-	case chosen == "none", chosen == "" && base == "" && own == "":
-		return "", nil
-	case chosen != "" && chosen != "otlp":
-		return "", fmt.Errorf("OTEL_%s_EXPORTER is %q: give otlp or none; Prometheus reads /metrics", upper, chosen)
-	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_" + upper + "_PROTOCOL"} {
-		if p := environ[name]; p != "" && p != "http/protobuf" {
-			return "", fmt.Errorf("%s is %q: give http/protobuf, which is what there is", name, p)
-		}
-	}
-	name, address := "OTEL_EXPORTER_OTLP_"+upper+"_ENDPOINT", own
-	if own == "" {
-		name, address = "OTEL_EXPORTER_OTLP_ENDPOINT", strings.TrimRight(base, "/")+"/v1/"+signal
-		if base == "" {
-			address = "http://localhost:4318/v1/" + signal // the specification's default
-		}
-	}
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
-		return "", fmt.Errorf("%s is no address: give one such as http://collector:4318", name) // not repeated: it may hold a password
-	}
-	return address, nil
 }
 
 // Exporter sends what a process tells by OTLP. A nil *Exporter sends nothing,

@@ -1,11 +1,14 @@
 package telemetry
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/onceward/onceward/internal/settings"
 )
 
 func TestTheStandardVariablesSayWhatIsSentWhere(t *testing.T) {
@@ -25,7 +28,12 @@ func TestTheStandardVariablesSayWhatIsSentWhere(t *testing.T) {
 		"another protocol":    {map[string]string{"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, Targets{}, "OTEL_EXPORTER_OTLP_PROTOCOL is"},
 		"no address":          {map[string]string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "s3cret@host:4318"}, Targets{}, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT is no address"},
 	} {
-		got, err := ReadTargets(test.environ)
+		var environment Environment
+		faults := settings.Read(environ(test.environ), &environment)
+		got, err := environment.Targets()
+		if err = errors.Join(append(faults, err)...); err != nil {
+			got = Targets{}
+		}
 		if diff := cmp.Diff(got, test.want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", name, diff)
 		}
@@ -33,6 +41,13 @@ func TestTheStandardVariablesSayWhatIsSentWhere(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.fault)
 		}
 	}
+}
+
+func environ(set map[string]string) (list []string) {
+	for name, value := range set {
+		list = append(list, name+"="+value)
+	}
+	return list
 }
 
 func TestNothingIsMadeWhereNothingIsSent(t *testing.T) {

@@ -15,7 +15,7 @@ func TestEveryGuideIsAPageWhoseLinksLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{guideIndex, "concepts", "policy", "limits-of-onceward", "integrate-go", "integrate-rest", "operations", "threat-model", "administration", "dashboard"} {
+	for _, name := range []string{guideIndex, "concepts", "policy", "limits-of-onceward", "integrate-go", "integrate-rest", "operations", "threat-model", "administration", "dashboard", "configuration"} {
 		if _, ok := r.guides[name]; !ok {
 			t.Errorf("there is no guide %s", name)
 		}
