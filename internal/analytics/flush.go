@@ -91,6 +91,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 
 func (r *Recorder) swap() *window {
 	fresh := newWindow()
+	fresh.events, r.spare = r.spare, nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	full := r.window
@@ -115,6 +116,8 @@ func (r *Recorder) writePending(ctx context.Context) error {
 	written := r.pending
 	r.pending = nil
 	r.logEvents(ctx, written.events)
+	clear(written.events)
+	r.spare = written.events[:0]
 	return nil
 }
 

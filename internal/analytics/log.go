@@ -6,10 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"hash"
 	"log/slog"
 
 	"github.com/onceward/onceward/internal/auth"
-	"github.com/onceward/onceward/internal/tenants"
 )
 
 const (
@@ -31,8 +31,9 @@ func (r *Recorder) logEvents(ctx context.Context, events []noted) {
 	if !handler.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	secrets := make(map[auth.TenantID]*tenants.Snapshot) // nil: cannot be read
-	for _, e := range events {
+	known := make(map[auth.TenantID]loggedTenant)
+	for i := range events {
+		e := &events[i]
 		message := logReplay
 		switch {
 		case e.Outcome.conflict():
@@ -40,40 +41,50 @@ func (r *Recorder) logEvents(ctx context.Context, events []noted) {
 		case e.Outcome != Replay:
 			continue
 		}
-		record := slog.NewRecord(e.at, slog.LevelInfo, message, 0)
-		record.AddAttrs(
-			slog.String("tenant", e.Tenant.String()),
+		tenant := r.tenantOf(ctx, e.Tenant, known)
+		attrs := append(make([]slog.Attr, 0, 10),
+			slog.String("tenant", tenant.name),
 			slog.String("credential", string(e.Credential)),
 			slog.String("operation", e.Operation),
 			slog.String("id", base64.RawURLEncoding.EncodeToString(e.Record[:])),
 			slog.String("key_prefix", keyPrefix(e.Key)),
 		)
-		if tenant := r.tenantOf(ctx, e.Tenant, secrets); tenant != nil {
-			record.AddAttrs(slog.String("key_digest", keyDigest(tenant.Secret, e.Key)))
+		if tenant.mac != nil {
+			attrs = append(attrs, slog.String("key_digest", keyDigest(tenant.mac, e.Key)))
 		}
 		if e.Outcome != Replay {
-			record.AddAttrs(slog.String("kind", e.Outcome.String()))
+			attrs = append(attrs, slog.String("kind", e.Outcome.String()))
 		}
 		if e.Status != 0 {
-			record.AddAttrs(slog.Int("original_status", e.Status))
+			attrs = append(attrs, slog.Int("original_status", e.Status))
 		}
-		record.AddAttrs(slog.Float64("age_seconds", e.Age.Seconds()))
+		attrs = append(attrs, slog.Float64("age_seconds", e.Age.Seconds()))
 		if e.TraceID != "" {
-			record.AddAttrs(slog.String("trace_id", e.TraceID))
+			attrs = append(attrs, slog.String("trace_id", e.TraceID))
 		}
+		record := slog.NewRecord(e.at, slog.LevelInfo, message, 0)
+		record.AddAttrs(attrs...)
 		_ = handler.Handle(ctx, record) // a log that cannot be written is nobody's failure
 	}
 }
 
-// tenantOf reads the tenant once for each flush; nil where it cannot be read.
-func (r *Recorder) tenantOf(ctx context.Context, id auth.TenantID, known map[auth.TenantID]*tenants.Snapshot) *tenants.Snapshot {
+// loggedTenant is what the lines of one tenant have in common.
+type loggedTenant struct {
+	name string
+	mac  hash.Hash // HMAC-SHA-256 under the tenant's secret; nil where it cannot be read
+}
+
+// tenantOf reads the tenant once for each flush.
+func (r *Recorder) tenantOf(ctx context.Context, id auth.TenantID, known map[auth.TenantID]loggedTenant) loggedTenant {
 	tenant, seen := known[id]
-	if seen || r.tenants == nil {
+	if seen {
 		return tenant
 	}
-	tenant, err := r.tenants.Snapshot(ctx, id, auth.NamespaceID{})
-	if err != nil {
-		tenant = nil
+	tenant.name = id.String()
+	if r.tenants != nil {
+		if snapshot, err := r.tenants.Snapshot(ctx, id, auth.NamespaceID{}); err == nil {
+			tenant.mac = hmac.New(sha256.New, snapshot.Secret[:])
+		}
 	}
 	known[id] = tenant
 	return tenant
@@ -84,11 +95,11 @@ func (r *Recorder) tenantOf(ctx context.Context, id auth.TenantID, known map[aut
 func keyPrefix(key string) string { return key[:min(len(key), keyPrefixBytes)] }
 
 // keyDigest recognises a key in other lines of the same tenant: the first 16 hex
-// digits of its HMAC-SHA-256 under the tenant's secret, in a domain of its own.
+// digits of mac, under the tenant's secret, in a domain of its own.
 // It is the same in every process; a guess at a key cannot be tried on it by
 // whoever reads the log alone.
-func keyDigest(secret [32]byte, key string) string {
-	mac := hmac.New(sha256.New, secret[:])
+func keyDigest(mac hash.Hash, key string) string {
+	mac.Reset()
 	_, _ = mac.Write([]byte(keyDigestDomain)) // a hash never returns an error (package hash)
 	_, _ = mac.Write([]byte(key))
 	return hex.EncodeToString(mac.Sum(nil)[:keyDigestBytes])

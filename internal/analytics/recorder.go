@@ -66,6 +66,7 @@ type Recorder struct {
 	process uuid.UUID
 	seq     int64
 	pending *window // swapped out and not yet known to be in the database
+	spare   []noted // room for the events of the window after this one
 	names   *nameCache
 
 	flushes, failures    atomic.Int64

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/postgres"
@@ -128,14 +129,14 @@ func copyEvents(ctx context.Context, tx pgx.Tx, events []noted) error {
 			"credential_id", "operation", "caller", "key", "trace_id",
 		},
 		pgx.CopyFromSlice(len(events), func(i int) ([]any, error) {
-			e := events[i]
-			var age *time.Duration
-			if e.Outcome == Replay || e.Outcome.conflict() {
-				age = &e.Age
-			}
+			// Types that pgx encodes as they are: there may be ten thousand rows.
+			e := &events[i]
 			return []any{
-				e.Tenant, e.at, uuid.New(), e.Namespace, e.Record, int16(e.Outcome), nullNumber(int16(e.Status)), nullNumber(int32(e.Attempt)), age, //nolint:gosec // a status, and attempts of one record
-				string(e.Credential), e.Operation, e.Caller, e.Key, nullText(e.TraceID),
+				uuidOf(e.Tenant), e.at, uuidOf(uuid.New()), uuidOf(e.Namespace), uuidOf(e.Record), int16(e.Outcome),
+				pgtype.Int2{Int16: int16(e.Status), Valid: e.Status != 0},   //nolint:gosec // a status
+				pgtype.Int4{Int32: int32(e.Attempt), Valid: e.Attempt != 0}, //nolint:gosec // attempts of one record
+				pgtype.Interval{Microseconds: e.Age.Microseconds(), Valid: e.Outcome == Replay || e.Outcome.conflict()},
+				string(e.Credential), e.Operation, e.Caller, e.Key, pgtype.Text{String: e.TraceID, Valid: e.TraceID != ""},
 			}, nil
 		}))
 	if err != nil {
@@ -144,12 +145,7 @@ func copyEvents(ctx context.Context, tx pgx.Tx, events []noted) error {
 	return nil
 }
 
-func nullNumber[N int16 | int32](n N) *N {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
+func uuidOf[T ~[16]byte](id T) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
 func nullText(s string) *string {
 	if s == "" {

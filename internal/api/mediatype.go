@@ -52,6 +52,9 @@ func contentType(h http.Header) string {
 	if len(values) != 1 {
 		return ""
 	}
+	if sent := values[0]; sent == mediaJSON || sent == mediaMessage { // as nearly everybody writes it
+		return sent
+	}
 	mediaType, params, err := mime.ParseMediaType(values[0])
 	if err != nil {
 		return ""
@@ -80,9 +83,13 @@ func isResponseMessage(params map[string]string) bool {
 // caller names that type and likes JSON no better (RFC 9110, section 12.5.1).
 // Every other answer is JSON, so whoever names both wants both.
 func wantsMessage(h http.Header) bool {
+	accepted := h.Values("Accept")
+	if len(accepted) == 1 && accepted[0] == mediaMessage { // as our own client writes it
+		return true
+	}
 	var message float64
-	var asJSON quality
-	for _, line := range h.Values("Accept") {
+	var json quality
+	for _, line := range accepted {
 		for element := range strings.SplitSeq(line, ",") {
 			mediaType, params, err := mime.ParseMediaType(element)
 			if err != nil {
@@ -100,15 +107,15 @@ func wantsMessage(h http.Header) bool {
 					message = max(message, q)
 				}
 			case mediaJSON:
-				asJSON.set(3, q)
+				json.set(3, q)
 			case "application/*":
-				asJSON.set(2, q)
+				json.set(2, q)
 			case "*/*":
-				asJSON.set(1, q)
+				json.set(1, q)
 			}
 		}
 	}
-	return message > 0 && message >= asJSON.q
+	return message > 0 && message >= json.q
 }
 
 // quality is the q that the most specific range gives to a type.

@@ -132,7 +132,7 @@ func (s *Service) Resolve(ctx context.Context, caller auth.Caller, req ResolveRe
 			c := &completion{held: held{ref: ref{caller.Tenant, seen.namespace, id}, fence: *req.Fence, by: caller, snapshot: snapshot}}
 			if req.Response != nil {
 				c.sent = *req.Response
-				c.digest = digestOf(newKeyer(snapshot.Secret), id, c.sent)
+				c.digest = digestOf(snapshot, id, c.sent)
 				c.prepare(snapshot.Policy(seen.namespace, seen.operation))
 			}
 			entry := audit.Entry{Actor: caller.Actor(), Action: "record.resolve", Reason: req.Reason, Before: seen.audited(), After: req.audited()}

@@ -3,6 +3,7 @@ package keys
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/problem"
+	"github.com/onceward/onceward/internal/tenants"
 )
 
 const (
@@ -73,7 +75,7 @@ func (s *Service) Search(ctx context.Context, caller auth.Caller, req SearchRequ
 	}
 	var from *searchPosition
 	if req.Cursor != "" {
-		if from, err = readCursor(snapshot.Secret, filter, req.Cursor); err != nil {
+		if from, err = readCursor(snapshot, filter, req.Cursor); err != nil {
 			return SearchResult{}, err
 		}
 	}
@@ -101,7 +103,7 @@ func (s *Service) Search(ctx context.Context, caller auth.Caller, req SearchRequ
 			return result, nil
 		}
 		from = last
-		result.NextCursor = writeCursor(snapshot.Secret, filter, *last)
+		result.NextCursor = writeCursor(snapshot, filter, *last)
 		if len(result.Records) >= limit {
 			return result, nil
 		}
@@ -155,26 +157,32 @@ func present(id ID, r *row, recovery bool) (Record, error) {
 // A cursor is where a page ended, with a MAC under the tenant's secret over it
 // and the filter: it is good for this search of this tenant and no other.
 
-func writeCursor(secret [32]byte, filter []byte, at searchPosition) string {
+func writeCursor(under *tenants.Snapshot, filter []byte, at searchPosition) string {
 	position := binary.BigEndian.AppendUint64(make([]byte, 0, cursorSize+cursorMAC), uint64(at.createdAt.UnixMicro()))
 	position = append(position, at.id[:]...)
-	mac := newKeyer(secret).start(cursorDomain).bytes(filter).bytes(position).sum()
+	mac := cursorMACOf(under, filter, position)
 	return base64.RawURLEncoding.EncodeToString(append(position, mac[:cursorMAC]...))
 }
 
-func readCursor(secret [32]byte, filter []byte, text string) (*searchPosition, error) {
+func readCursor(under *tenants.Snapshot, filter []byte, text string) (*searchPosition, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) != cursorSize+cursorMAC {
 		return nil, errCursor()
 	}
 	position := raw[:cursorSize]
-	mac := newKeyer(secret).start(cursorDomain).bytes(filter).bytes(position).sum()
+	mac := cursorMACOf(under, filter, position)
 	if !hmac.Equal(raw[cursorSize:], mac[:cursorMAC]) {
 		return nil, errCursor()
 	}
 	at := &searchPosition{createdAt: time.UnixMicro(int64(binary.BigEndian.Uint64(position)))} //nolint:gosec // written the same way
 	copy(at.id[:], position[8:])
 	return at, nil
+}
+
+func cursorMACOf(under *tenants.Snapshot, filter, position []byte) [sha256.Size]byte {
+	k := borrow(under)
+	defer k.giveBack()
+	return k.start(cursorDomain).bytes(filter).bytes(position).sum()
 }
 
 func errCursor() error {

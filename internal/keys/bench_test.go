@@ -35,18 +35,18 @@ func BenchmarkEntry(b *testing.B) {
 
 // BenchmarkLeaseToken is what issuing and proving a token cost.
 func BenchmarkLeaseToken(b *testing.B) {
-	k, id := newKeyer([32]byte{7}), ID{1}
-	token := leaseToken(k, id, 1795971562123456)
+	snapshot, id := tenants.NewSnapshot(tenants.Snapshot{Secret: [32]byte{7}}, nil, nil), ID{1}
+	token := leaseToken(snapshot, id, 1795971562123456)
 	b.Run("issue", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			leaseToken(k, id, 1795971562123456)
+			leaseToken(snapshot, id, 1795971562123456)
 		}
 	})
 	b.Run("prove", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, ok := token.fenceOf(k, id); !ok {
+			if _, ok := token.fenceOf(snapshot, id); !ok {
 				b.Fatal("the token is not its own")
 			}
 		}

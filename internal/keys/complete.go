@@ -139,7 +139,7 @@ func (s *Service) completion(ctx context.Context, caller auth.Caller, req Comple
 	if err != nil {
 		return nil, err
 	}
-	c.digest = digestOf(newKeyer(snapshot.Secret), c.id, req.Response)
+	c.digest = digestOf(snapshot, c.id, req.Response)
 	c.released = releases(policy.StoreErrors, req.Response.Status)
 	c.prepare(policy)
 	return c, nil
@@ -240,7 +240,7 @@ func (s *Service) late(ctx context.Context, c *completion, r *row, refusal error
 // header pairs and body as sent, before anything is dropped, in whichever
 // format. Absent and empty bodies are equal; outer blanks of a header's value
 // are no part of it.
-func digestOf(k *keyer, id ID, r Response) [digestSize]byte {
+func digestOf(snapshot *tenants.Snapshot, id ID, r Response) [digestSize]byte {
 	head := binary.BigEndian.AppendUint64(nil, uint64(r.Status)) //nolint:gosec // 200 to 599
 	if r.BodyOmitted {
 		head = append(head, 1)
@@ -249,6 +249,8 @@ func digestOf(k *keyer, id ID, r Response) [digestSize]byte {
 	for i, h := range r.Headers {
 		trimmed[i] = Header{Name: h.Name, Value: trimBlanks(h.Value)}
 	}
+	k := borrow(snapshot)
+	defer k.giveBack()
 	return k.start(responseDomain).bytes(id[:]).bytes(head).bytes(encodeHeaders(trimmed)).text(r.BodyRef).bytes(r.Body).stored()
 }
 

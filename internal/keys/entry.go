@@ -18,7 +18,6 @@ type entry struct {
 	snapshot *tenants.Snapshot
 	policy   tenants.Policy
 	by       auth.Caller
-	keyer    *keyer // for the goroutine of the call, never the batcher's
 
 	ref
 	scope     tenants.KeyScope
@@ -59,7 +58,7 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 	operation := v.operation(req)
 	policy := snapshot.Policy(namespace.ID, operation)
 	e := &entry{
-		snapshot: snapshot, policy: policy, by: caller, keyer: newKeyer(snapshot.Secret),
+		snapshot: snapshot, policy: policy, by: caller,
 		ref:   ref{tenant: caller.Tenant, namespace: namespace.ID},
 		scope: namespace.KeyScope, caller: v.caller(req.Caller), operation: operation, key: *req.Key,
 		leaseSeconds:     v.seconds("/lease_seconds", req.LeaseSeconds, 1, MaxLeaseSeconds, int(policy.Lease.Seconds())),
@@ -73,25 +72,27 @@ func newEntry(caller auth.Caller, snapshot *tenants.Snapshot, req BeginRequest, 
 	if err := v.problem(); err != nil {
 		return nil, err
 	}
-	e.id = identity{e.namespace, e.scope, e.caller, e.operation, e.key}.id(e.keyer)
 	if err := e.derive(req, newOwner); err != nil {
 		return nil, problem.Internal(err)
 	}
 	return e, nil
 }
 
-// derive computes what is stored instead of what was sent: fingerprint, owner
-// and metadata.
+// derive computes what is stored instead of what was sent: identity, fingerprint,
+// owner and metadata.
 func (e *entry) derive(req BeginRequest, newOwner func() string) (err error) {
+	k := borrow(e.snapshot)
+	defer k.giveBack()
+	e.id = identity{e.namespace, e.scope, e.caller, e.operation, e.key}.id(k)
 	if req.Fingerprint != nil {
-		e.print, err = printOfDigest(e.keyer, *req.Fingerprint)
+		e.print, err = printOfDigest(k, *req.Fingerprint)
 	} else {
 		r := req.Request
 		e.payload = &fingerprint.Request{
 			Method: text(r.Method), Path: text(r.Path), Query: text(r.Query), ContentType: text(r.ContentType),
 			Body: r.Body, IgnorePointers: e.policy.IgnorePointers,
 		}
-		e.print, err = printOfRequest(e.keyer, *e.payload)
+		e.print, err = printOfRequest(k, *e.payload)
 	}
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (e *entry) derive(req BeginRequest, newOwner func() string) (err error) {
 	if req.Owner == nil {
 		owner, e.ownerMinted = newOwner(), true
 	}
-	e.ownerDigest = e.keyer.start(ownerDomain).bytes(e.id[:]).text(owner).stored()
+	e.ownerDigest = k.start(ownerDomain).bytes(e.id[:]).text(owner).stored()
 	if len(req.Metadata) > 0 {
 		e.metadata, err = json.Marshal(req.Metadata, json.Deterministic(true))
 	}
@@ -118,7 +119,9 @@ func (e *entry) printUnder(pointers string) keyedPrint {
 	if r.IgnorePointers, err = pointersOf(pointers); err != nil {
 		return e.print // a mismatch: never a replay that cannot be proved
 	}
-	under, err := printOfRequest(e.keyer, r)
+	k := borrow(e.snapshot)
+	defer k.giveBack()
+	under, err := printOfRequest(k, r)
 	if err != nil {
 		return e.print
 	}

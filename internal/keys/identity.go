@@ -59,17 +59,17 @@ func (i identity) id(k *keyer) ID {
 
 // leaseToken makes the token of the attempt with that fence: base64url of the
 // fence and the first 16 bytes of an HMAC over id and fence.
-func leaseToken(k *keyer, id ID, fence int64) LeaseToken {
+func leaseToken(under *tenants.Snapshot, id ID, fence int64) LeaseToken {
 	var raw [8 + leaseMACSize]byte
 	binary.BigEndian.PutUint64(raw[:8], uint64(fence)) //nolint:gosec // a fence is never negative: microseconds since 1970
-	mac := leaseMAC(k, id, fence)
+	mac := leaseMAC(under, id, fence)
 	copy(raw[8:], mac[:leaseMACSize])
 	return LeaseToken(base64.RawURLEncoding.EncodeToString(raw[:]))
 }
 
 // fenceOf returns the fence that the token proves; ok is false where the token
 // was never issued for this id. The comparison takes constant time.
-func (t LeaseToken) fenceOf(k *keyer, id ID) (fence int64, ok bool) {
+func (t LeaseToken) fenceOf(under *tenants.Snapshot, id ID) (fence int64, ok bool) {
 	var raw [8 + leaseMACSize]byte
 	if len(t) != base64.RawURLEncoding.EncodedLen(len(raw)) {
 		return 0, false
@@ -78,11 +78,13 @@ func (t LeaseToken) fenceOf(k *keyer, id ID) (fence int64, ok bool) {
 		return 0, false
 	}
 	fence = int64(binary.BigEndian.Uint64(raw[:8])) //nolint:gosec // the MAC refuses what was never a fence
-	mac := leaseMAC(k, id, fence)
+	mac := leaseMAC(under, id, fence)
 	return fence, hmac.Equal(raw[8:], mac[:leaseMACSize])
 }
 
-func leaseMAC(k *keyer, id ID, fence int64) [sha256.Size]byte {
+func leaseMAC(under *tenants.Snapshot, id ID, fence int64) [sha256.Size]byte {
+	k := borrow(under)
+	defer k.giveBack()
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(fence)) //nolint:gosec // as in leaseToken
 	return k.start(leaseDomain).bytes(id[:]).bytes(number[:]).sum()

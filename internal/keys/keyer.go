@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"sync"
+
+	"github.com/onceward/onceward/internal/tenants"
 )
 
 // digestSize is how many bytes of a digest a row keeps, but for the parts of a
@@ -17,15 +20,23 @@ const digestSize = 16
 // request or a response goes through it: a dump of the database tells nobody
 // what was sent.
 //
-// One keyer serves one goroutine at a time; making it costs more than a digest.
+// One keyer serves one goroutine at a time. Making it costs more than a digest,
+// so it goes back to the snapshot that it was borrowed from.
 type keyer struct {
-	mac hash.Hash
-	buf []byte
+	mac  hash.Hash
+	buf  []byte
+	home *sync.Pool
 }
 
-func newKeyer(secret [32]byte) *keyer {
-	return &keyer{mac: hmac.New(sha256.New, secret[:]), buf: make([]byte, 0, 512)}
+// borrow returns a keyer under the tenant's secret, until giveBack.
+func borrow(from *tenants.Snapshot) *keyer {
+	if k, ok := from.Keyers.Get().(*keyer); ok {
+		return k
+	}
+	return &keyer{mac: hmac.New(sha256.New, from.Secret[:]), buf: make([]byte, 0, 512), home: from.Keyers}
 }
+
+func (k *keyer) giveBack() { k.home.Put(k) }
 
 // start begins a digest in its domain; fields follow, then sum.
 func (k *keyer) start(domain string) *keyer {

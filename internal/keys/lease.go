@@ -41,7 +41,7 @@ func (s *Service) Renew(ctx context.Context, caller auth.Caller, id, token strin
 	}
 	after, err := s.change(ctx, renewal(h, seconds), errLeaseLost)
 	r := row{fence: h.fence, leaseExpiresAt: after.leaseExpiresAt, hold: after.hold}
-	return r.lease(newKeyer(h.snapshot.Secret), h.id), err
+	return r.lease(h.snapshot, h.id), err
 }
 
 // Release says that the work did not happen and may be tried again at once.
@@ -109,7 +109,7 @@ func (s *Service) hold(ctx context.Context, caller auth.Caller, snapshot *tenant
 		return held{}, errNotFound()
 	}
 	h := held{ref: ref{tenant: caller.Tenant, namespace: caller.Namespace, id: id}, by: caller, snapshot: snapshot}
-	if h.fence, ok = token.fenceOf(newKeyer(snapshot.Secret), id); ok {
+	if h.fence, ok = token.fenceOf(snapshot, id); ok {
 		return h, nil
 	}
 	if _, err := s.look(ctx, h.ref); err != nil {

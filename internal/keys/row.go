@@ -115,14 +115,14 @@ func (r *row) recoveryPoint() *RecoveryPoint {
 	return &RecoveryPoint{Name: r.recoveryName, Data: jsontext.Value(r.recoveryData)}
 }
 
-func (r *row) lease(k *keyer, id ID) Lease {
-	return Lease{Token: leaseToken(k, id, r.fence), Fence: r.fence, ExpiresAt: r.leaseExpiresAt, OnLeaseExpiry: r.onLeaseExpiry()}
+func (r *row) lease(under *tenants.Snapshot, id ID) Lease {
+	return Lease{Token: leaseToken(under, id, r.fence), Fence: r.fence, ExpiresAt: r.leaseExpiresAt, OnLeaseExpiry: r.onLeaseExpiry()}
 }
 
 func (r *row) acquired(e *entry, resumed bool) Acquired {
 	return Acquired{
 		ID: e.id, Attempt: r.attempt, Resumed: resumed, TakenOver: r.takenOver,
-		Lease: r.lease(e.keyer, e.id), RecoveryPoint: r.recoveryPoint(),
+		Lease: r.lease(e.snapshot, e.id), RecoveryPoint: r.recoveryPoint(),
 		CreatedAt: r.createdAt, ExpiresAt: r.expiresAt,
 	}
 }

@@ -1,13 +1,15 @@
 package tenants
 
 import (
+	"sync"
 	"time"
 
 	"github.com/onceward/onceward/internal/auth"
 )
 
 // Snapshot is everything of a tenant under which its calls are decided, read
-// in one statement. It is shared by goroutines and never changed.
+// in one statement. It is shared by goroutines and never changed;
+// NewSnapshot makes it.
 type Snapshot struct {
 	Tenant        auth.TenantID
 	Secret        [32]byte // HMAC key; never logged, never leaves the process
@@ -16,6 +18,9 @@ type Snapshot struct {
 	MaxRetention  time.Duration
 	PolicyVersion int64
 	Limits        Limits
+	// Keyers is for whoever makes digests under Secret: what was set up for one
+	// call, for the next one.
+	Keyers *sync.Pool
 
 	namespaces map[auth.NamespaceID]Namespace
 	overrides  map[overrideKey]Override
@@ -40,6 +45,7 @@ type overrideKey struct {
 // NewSnapshot makes a snapshot of base with its namespaces and policy rows.
 func NewSnapshot(base Snapshot, namespaces []Namespace, rows []Override) *Snapshot {
 	s := base
+	s.Keyers = new(sync.Pool)
 	s.namespaces = make(map[auth.NamespaceID]Namespace, len(namespaces))
 	for _, n := range namespaces {
 		s.namespaces[n.ID] = n
