@@ -55,8 +55,15 @@ func (x *exchange) count(latency time.Duration) {
 
 func (x *exchange) log(latency time.Duration) {
 	level := slog.LevelInfo
-	if x.route != nil && x.route.page != nil {
+	switch {
+	case x.failure != nil:
+		level = slog.LevelError
+	case x.route != nil && x.route.page != nil:
 		level = slog.LevelDebug // probes and scrapes come by the clock
+	}
+	ctx, handler := x.request.Context(), x.api.logger.Handler()
+	if !handler.Enabled(ctx, level) {
+		return
 	}
 	attrs := make([]slog.Attr, 0, 14)
 	attrs = append(attrs,
@@ -88,10 +95,11 @@ func (x *exchange) log(latency time.Duration) {
 		attrs = append(attrs, slog.String("trace_id", x.caller.TraceID))
 	}
 	if x.failure != nil {
-		level = slog.LevelError
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
 	}
-	x.api.logger.LogAttrs(x.request.Context(), level, "request", attrs...)
+	line := slog.NewRecord(x.started.Add(latency), level, "request", 0) // a Logger would look up who calls it
+	line.AddAttrs(attrs...)
+	_ = handler.Handle(ctx, line) // a log that cannot be written is nobody's failure
 }
 
 // routeName is the template that matched, such as PUT /v1/keys/{id}/response.

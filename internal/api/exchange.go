@@ -102,8 +102,10 @@ func (x *exchange) admit() error {
 	if x.caller.Suspended != nil && !x.route.whileSuspended {
 		return problem.New(problem.Suspended, "The tenant is suspended: %s. Leases that are held can still be completed, renewed and released.", *x.caller.Suspended)
 	}
-	query, queryErr := url.ParseQuery(x.request.URL.RawQuery)
-	x.query = query
+	var queryErr error
+	if raw := x.request.URL.RawQuery; raw != "" {
+		x.query, queryErr = url.ParseQuery(raw)
+	}
 	if err := x.authorize(); err != nil {
 		return err
 	}

@@ -52,7 +52,10 @@ type batcher[E entrant, R any] struct {
 }
 
 // entrant is what a batch is made of.
-type entrant interface{ record() ref }
+type entrant interface {
+	record() ref
+	weight() int // bytes of the body that it carries
+}
 
 // task is one entry on its way through a batcher.
 type task[E entrant, R any] struct {
@@ -307,15 +310,20 @@ func (q *queue[E, R]) wait() bool {
 	return q.size > 0
 }
 
-// take returns up to most tasks that wait.
+// take returns up to most tasks that wait, fewer where they carry more than
+// bodySliceBytes together: a message to PostgreSQL has at most 1 GiB.
 func (q *queue[E, R]) take(most int) []*task[E, R] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	taken := make([]*task[E, R], 0, min(most, q.size))
+	weight := 0
 	for len(taken) < most && q.size > 0 {
 		tenant := q.turns[0]
-		q.turns = q.turns[1:]
 		mine := q.waiting[tenant]
+		if weight += mine[0].entry.weight(); weight > bodySliceBytes && len(taken) > 0 {
+			break
+		}
+		q.turns = q.turns[1:]
 		taken = append(taken, mine[0])
 		q.size--
 		if len(mine) == 1 {

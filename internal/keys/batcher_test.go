@@ -65,6 +65,30 @@ func TestTheQueueIsTakenRoundRobinByTenant(t *testing.T) {
 	}
 }
 
+// However large the bodies are, a batch fits into a message and into memory.
+func TestABatchTakesSoManyBodies(t *testing.T) {
+	t.Parallel()
+	q := newQueue[*completion, int]()
+	for i, mebibytes := range []int{6, 6, 6, 16, 40, 1, 0} {
+		c := &completion{stored: storedResponse{body: make([]byte, mebibytes<<20)}}
+		c.id = ID{byte(i)}
+		if err := q.push(tasksOf[*completion, int](t.Context(), c)[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got [][]byte
+	for batch := q.take(maxBatch); len(batch) > 0; batch = q.take(maxBatch) {
+		var ids []byte
+		for _, task := range batch {
+			ids = append(ids, task.entry.id[0])
+		}
+		got = append(got, ids)
+	}
+	if diff := cmp.Diff(got, [][]byte{{0, 1}, {2}, {3}, {4}, {5, 6}}); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
 func TestATenantFillsItsShareOfTheQueueAndNoMore(t *testing.T) {
 	t.Parallel()
 	q := newQueue[ref, int]()

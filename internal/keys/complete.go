@@ -36,6 +36,8 @@ type completion struct {
 	dropped  []string
 }
 
+func (c *completion) weight() int { return len(c.stored.body) }
+
 // Complete stores the response and ends the lease (wire contract, section 4).
 // Repeating it with the same response answers the same. Kinds: invalid_request,
 // body_too_large, not_found (also for another namespace's or tenant's record),

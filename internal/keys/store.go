@@ -11,7 +11,8 @@ const (
 	// inlineBodyBytes is the largest body that is read together with its row;
 	// a read of maxBatch rows carries at most 16 MiB of bodies so.
 	inlineBodyBytes = 32 << 10
-	// bodySliceBytes bounds one read of the bodies that are larger.
+	// bodySliceBytes bounds one read of the bodies that are larger, and the bodies
+	// that one batch writes.
 	bodySliceBytes = 16 << 20
 )
 

@@ -360,6 +360,9 @@ func TestTheTableStopsGrowing(t *testing.T) {
 	const hours, perHour, kept, bodyBytes = 48, 300, 4, 2048
 	h := setup(t)
 	caller := h.newTenant()
+	// The snapshot of an analyze that comes by itself would keep an hour's dead
+	// rows from the vacuum of that hour.
+	h.exec("alter table idempotency_keys set (autovacuum_enabled = off)")
 	sizes, pages := make([]int64, hours), make([]int64, hours)
 	for hour := range hours {
 		fill(t, h.pool, caller, perHour, -time.Duration(hour+kept)*time.Hour, bodyBytes)
@@ -377,6 +380,7 @@ func TestTheTableStopsGrowing(t *testing.T) {
 	if last > first+first/kept {
 		t.Errorf("the relation grew from %d to %d bytes on the second day", first, last)
 	}
+	t.Logf("the relation had up to %d bytes on the first day, %d on the second, for %d bytes of live records", first, last, live)
 	if float64(last) > 2.5*float64(live) {
 		t.Errorf("the relation had up to %d bytes for %d bytes of live records", last, live)
 	}
