@@ -136,7 +136,8 @@ func copyEvents(ctx context.Context, tx pgx.Tx, events []noted) error {
 				pgtype.Int2{Int16: int16(e.Status), Valid: e.Status != 0},   //nolint:gosec // a status
 				pgtype.Int4{Int32: int32(e.Attempt), Valid: e.Attempt != 0}, //nolint:gosec // attempts of one record
 				pgtype.Interval{Microseconds: e.Age.Microseconds(), Valid: e.Outcome == Replay || e.Outcome.conflict()},
-				string(e.Credential), e.Operation, e.Caller, e.Key, pgtype.Text{String: e.TraceID, Valid: e.TraceID != ""},
+				string(e.Credential), e.Operation, e.Caller, e.Key,
+				pgtype.Text{String: e.TraceID, Valid: e.TraceID != ""},
 			}, nil
 		}))
 	if err != nil {
