@@ -127,8 +127,10 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments
 			Jobs:      jobs,
 			Clock:     clock,
 			Proxies:   api.Proxies{Trusted: cfg.TrustedProxies, Header: api.ForwardedHeader(cfg.ProxyHeader)},
-			Checks:    append(checks(pool), api.Check{Name: "clock", Run: func(context.Context) error { return clock.Doubt() }}),
-			Logger:    logger,
+			Checks: append(checks(pool),
+				api.Check{Name: "clock", Run: func(context.Context) error { return clock.Doubt() }},
+				api.Check{Name: "room", Advisory: true, Run: func(context.Context) error { return told.room.Lack() }}),
+			Logger: logger,
 		},
 		api.ServeConfig{
 			PublicAddr:      string(cfg.ListenAddr),

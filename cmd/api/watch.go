@@ -21,11 +21,12 @@ type instruments struct {
 	metrics  *telemetry.Metrics
 	exporter *telemetry.Exporter // nil: nothing is sent
 	lines    *telemetry.Lines    // of the log
+	room     *postgres.Room
 }
 
 // database is how the process opens its database.
 func (told instruments) database(cfg config) postgres.Config {
-	database := postgres.Config{URL: cfg.Database.URL(), MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(told.metrics)}
+	database := postgres.Config{URL: cfg.Database.URL(), MaxConns: int32(cfg.DBMaxConns), ApplicationName: "onceward-api", OnError: storeErrors(told.metrics, told.room)}
 	if statements := told.exporter.Statements(); statements != nil {
 		database.Tracer = statements
 	}
@@ -39,7 +40,7 @@ func newInstruments(ctx context.Context, cfg config, stderr io.Writer) (instrume
 	logger := telemetry.NewLogger(lines, cfg.LogLevel.Slog())
 	metrics := telemetry.NewMetrics()
 	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-api", logger)
-	return instruments{metrics, exporter, lines}, exporter.Logger(logger), err
+	return instruments{metrics, exporter, lines, postgres.NewRoom(time.Now)}, exporter.Logger(logger), err
 }
 
 // flush sends what is left to be sent.
@@ -74,8 +75,11 @@ func watch(metrics *telemetry.Metrics, pool *pgxpool.Pool, service *keys.Service
 	})
 }
 
-// storeErrors counts what failed in the database.
-func storeErrors(metrics *telemetry.Metrics) func(postgres.ErrorKind) {
+// storeErrors counts what failed in the database, and remembers want of room.
+func storeErrors(metrics *telemetry.Metrics, room *postgres.Room) func(postgres.ErrorKind) {
 	count := metrics.StoreErrors(postgres.ErrorKinds()...)
-	return func(kind postgres.ErrorKind) { count(string(kind)) }
+	return func(kind postgres.ErrorKind) {
+		count(string(kind))
+		room.Note(kind)
+	}
 }

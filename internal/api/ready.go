@@ -12,6 +12,9 @@ import (
 // Check is one thing without which the process must get no traffic.
 type Check struct {
 	Name string // such as database; shown to the operator
+	// Advisory is for what is only said: another process would do no better, and
+	// this one still answers a part of the calls.
+	Advisory bool
 	// Run returns why it is not so, or nil. It is given checkTimeout.
 	Run func(ctx context.Context) error
 }
@@ -38,6 +41,8 @@ type checkResult struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty"`
+
+	advisory bool
 }
 
 func newReadiness(checks []Check) *readiness {
@@ -64,7 +69,7 @@ func (r *readiness) look(ctx context.Context) (ready bool, results []checkResult
 	results = append([]checkResult{draining}, r.results...)
 	ready = true
 	for _, result := range results {
-		ready = ready && result.OK
+		ready = ready && (result.OK || result.advisory)
 	}
 	return ready, results
 }
@@ -76,7 +81,7 @@ func runChecks(ctx context.Context, checks []Check) []checkResult {
 	defer cancel()
 	results := make([]checkResult, len(checks))
 	for i, check := range checks {
-		results[i] = checkResult{Name: check.Name, OK: true}
+		results[i] = checkResult{Name: check.Name, OK: true, advisory: check.Advisory}
 		if err := check.Run(ctx); err != nil {
 			results[i].OK, results[i].Reason = false, err.Error()
 		}

@@ -99,6 +99,7 @@ func TestReadinessIsYesOrNoOutsideAndHasReasonsInside(t *testing.T) {
 			return nil
 		}},
 		api.Check{Name: "migrations", Run: func(context.Context) error { return nil }},
+		api.Check{Name: "room", Advisory: true, Run: func(context.Context) error { return errors.New("no disk") }},
 	))
 	body := func(c *apitest.Client, status int) any {
 		var got any
@@ -119,6 +120,7 @@ func TestReadinessIsYesOrNoOutsideAndHasReasonsInside(t *testing.T) {
 		map[string]any{"name": "serving", "ok": true},
 		map[string]any{"name": "database", "ok": false, "reason": "connection refused"},
 		map[string]any{"name": "migrations", "ok": true},
+		map[string]any{"name": "room", "ok": false, "reason": "no disk"},
 	}}
 	if diff := cmp.Diff(body(operator, 503), any(want)); diff != "" {
 		t.Errorf("operator's, not ready (-got +want):\n%s", diff)

@@ -21,7 +21,8 @@ const (
 	ErrorSerialization ErrorKind = "serialization" //
 	ErrorConstraint    ErrorKind = "constraint"    // class 23: as a rule an answer, such as a name that is taken
 	ErrorData          ErrorKind = "data"          // class 22: a value that PostgreSQL cannot store
-	ErrorResources     ErrorKind = "resources"     // class 53, 58030: disk full or broken, out of memory
+	ErrorDiskFull      ErrorKind = "disk_full"     // 53100
+	ErrorResources     ErrorKind = "resources"     // the rest of class 53, 58030: out of memory, a broken disk
 	ErrorCancelled     ErrorKind = "cancelled"     // whoever asked is gone, or a statement_timeout
 	ErrorOther         ErrorKind = "other"         //
 	classResources               = "53"            // insufficient resources
@@ -33,7 +34,7 @@ func ErrorKinds() []string {
 	var names []string
 	for _, kind := range []ErrorKind{
 		ErrorConnection, ErrorReadOnly, ErrorLockTimeout, ErrorDeadlock, ErrorSerialization,
-		ErrorConstraint, ErrorData, ErrorResources, ErrorCancelled, ErrorOther,
+		ErrorConstraint, ErrorData, ErrorDiskFull, ErrorResources, ErrorCancelled, ErrorOther,
 	} {
 		names = append(names, string(kind))
 	}
@@ -58,6 +59,8 @@ func KindOf(err error) ErrorKind {
 		return ErrorConstraint
 	case strings.HasPrefix(c, classData):
 		return ErrorData
+	case c == codeDiskFull:
+		return ErrorDiskFull
 	case IsOutOfResources(err):
 		return ErrorResources
 	case c == codeQueryCanceled, errors.Is(err, context.Canceled):

@@ -40,6 +40,7 @@ func TestEveryFailureIsToldOnceByItsKind(t *testing.T) {
 	exec("do $$ begin raise exception sqlstate '55P03'; end $$")
 	exec("do $$ begin raise exception sqlstate '25006'; end $$")
 	exec("do $$ begin raise exception sqlstate '53100'; end $$")
+	exec("do $$ begin raise exception sqlstate '53200'; end $$")
 	exec("do $$ begin raise exception sqlstate '53300'; end $$")
 	batch := &pgx.Batch{}
 	batch.Queue("select 1")
@@ -52,7 +53,7 @@ func TestEveryFailureIsToldOnceByItsKind(t *testing.T) {
 	defer mu.Unlock()
 	want := map[postgres.ErrorKind]int{
 		postgres.ErrorData: 1, postgres.ErrorOther: 1, postgres.ErrorCancelled: 1, postgres.ErrorDeadlock: 1, postgres.ErrorSerialization: 1,
-		postgres.ErrorLockTimeout: 1, postgres.ErrorReadOnly: 1, postgres.ErrorResources: 1, postgres.ErrorConnection: 1, postgres.ErrorConstraint: 1,
+		postgres.ErrorLockTimeout: 1, postgres.ErrorReadOnly: 1, postgres.ErrorDiskFull: 1, postgres.ErrorResources: 1, postgres.ErrorConnection: 1, postgres.ErrorConstraint: 1,
 	}
 	if diff := cmp.Diff(told, want); diff != "" {
 		t.Errorf("(-got +want):\n%s", diff)

@@ -18,6 +18,7 @@ const (
 	codeIdleInTxTimeout      = "25P03"
 	codeSerializationFailure = "40001"
 	codeDeadlockDetected     = "40P01"
+	codeDiskFull             = "53100"
 	codeTooManyConnections   = "53300"
 	codeIOError              = "58030"
 	codeOutOfMemory          = "53200"

@@ -28,6 +28,8 @@ func TestTheDocumentListsWhatIsExported(t *testing.T) {
 	api.Batches("begin").Observe(0, 1, 0)
 	api.WatchStore(1, func() StoreStats { return StoreStats{Queues: []QueueStats{{Kind: "begin"}}} })
 	api.WatchCapture(func() CaptureStats { return CaptureStats{} })
+	api.WatchClock(func() int64 { return 0 }, func() bool { return false })
+	worker.WatchClock(func() int64 { return 0 }, func() bool { return false })
 	worker.Job("k", JobDone, 0)
 	worker.JobLastSuccess("k", time.Now())
 	rows := map[string]string{}

@@ -43,7 +43,7 @@ func rules(t *testing.T) []rulefmt.RuleGroup {
 func TestEveryAlertSaysHowBadItIsAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	alerts := []string{}
-	guide := string(read(t, root, "docs", "deploy.md"))
+	headings := headingsOf(t, "docs/operations.md")
 	for _, group := range rules(t) {
 		for _, r := range group.Rules {
 			if r.Alert == "" {
@@ -56,18 +56,37 @@ func TestEveryAlertSaysHowBadItIsAndWhatToDo(t *testing.T) {
 			if r.Annotations["summary"] == "" || r.Annotations["action"] == "" {
 				t.Errorf("%s has no summary or no action", r.Alert)
 			}
-			if !strings.Contains(guide, "`"+r.Alert+"`") {
-				t.Errorf("docs/deploy.md does not tell of %s", r.Alert)
+			if _, heading, _ := strings.Cut(r.Annotations["runbook"], "docs/operations.md#"); heading == "" || !headings[heading] {
+				t.Errorf("%s has the runbook %q, which docs/operations.md has not", r.Alert, r.Annotations["runbook"])
 			}
+			delete(headings, strings.ToLower(r.Alert))
 		}
 	}
 	for _, want := range []string{
 		"OncewardErrorBudgetBurnsFast", "OncewardQueueFull", "OncewardPruneBacklog", "OncewardJobLate", "OncewardLateCompletions", "OncewardReplicaLag",
+		"OncewardClockStepped", "OncewardDiskFull",
 	} {
 		if !slices.Contains(alerts, want) {
 			t.Errorf("there is no alert %s", want)
 		}
 	}
+	for heading := range headings {
+		if strings.HasPrefix(heading, "onceward") {
+			t.Errorf("docs/operations.md tells of %s, which is no alert", heading)
+		}
+	}
+}
+
+// headingsOf are the fragments by which a document's headings are linked to.
+func headingsOf(t *testing.T, document string) map[string]bool {
+	t.Helper()
+	fragments := map[string]bool{}
+	for line := range strings.Lines(string(read(t, root, document))) {
+		if marks, title, ok := strings.Cut(strings.TrimSpace(line), " "); ok && marks != "" && strings.Trim(marks, "#") == "" {
+			fragments[strings.ReplaceAll(strings.ToLower(title), " ", "-")] = true
+		}
+	}
+	return fragments
 }
 
 // history is what Prometheus has scraped: a sample of each series a minute,
@@ -213,8 +232,17 @@ func (h *history) firing(t *testing.T, alert string, minutes int) string {
 	return strings.Join(lines, "\n")
 }
 
+// Each alert has a case at least.
 func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 	t.Parallel()
+	untried := map[string]bool{}
+	for _, group := range rules(t) {
+		for _, r := range group.Rules {
+			if r.Alert != "" {
+				untried[r.Alert] = true
+			}
+		}
+	}
 	const (
 		answered = `onceward_http_requests_total{class="2xx",instance="a"} `
 		failed   = `onceward_http_requests_total{class="5xx",instance="a"} `
@@ -273,6 +301,39 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 			`{kind="complete"} 2-10`,
 		},
 		{
+			"the clock jumps at minute 10, one of two processes doubts it for a minute, a worker sees nothing", "OncewardClockStepped", 30,
+			[]string{
+				`onceward_database_clock_steps_total{job="api",instance="a"} 0x9 1x20`,
+				`onceward_database_clock_steps_total{job="api",instance="b"} 0x30`,
+				`onceward_database_clock_steps_total{job="worker",instance="w"} 0x30`,
+				`onceward_database_clock_doubtful{job="api",instance="a"} 0x9 1 0x19`,
+				`onceward_database_clock_doubtful{job="api",instance="b"} 0x30`,
+				`onceward_database_clock_doubtful{job="worker",instance="w"} 0x30`,
+			},
+			`{job="api"} 10-18`,
+		},
+		{
+			"a process that began in doubt: its count has no jump to show", "OncewardClockStepped", 10,
+			[]string{`onceward_database_clock_steps_total{job="api",instance="a"} 1x10`, `onceward_database_clock_doubtful{job="api",instance="a"} 1x4 0x5`},
+			`{job="api"} 0-4`,
+		},
+		{
+			"one statement finds no disk, others fail otherwise", "OncewardDiskFull", 20,
+			[]string{`onceward_store_errors_total{kind="disk_full",instance="a"} 0x5 1x14`, `onceward_store_errors_total{kind="connection",instance="a"} 0+9x20`},
+			`{} 6-9`,
+		},
+		{"statements fail, one in two seconds is borne", "OncewardStoreErrors", 20, []string{
+			`onceward_store_errors_total{kind="connection",instance="a"} 0+60x20`, `onceward_store_errors_total{kind="data",instance="a"} 0+30x20`,
+		}, `{kind="connection"} 8-20`},
+		{"work waits for connections", "OncewardPoolExhausted", 12, []string{
+			`onceward_pool_wait_seconds_total{job="api",instance="a"} 0+120x12`, `onceward_pool_connections{state="idle",job="api",instance="a"} 0x12`,
+			`onceward_pool_wait_seconds_total{job="api",instance="b"} 0+120x12`, `onceward_pool_connections{state="idle",job="api",instance="b"} 3x12`,
+		}, `{instance="a", job="api"} 8-12`},
+		{"one record is corrupt", "OncewardCorruptRecord", 8, []string{`onceward_corrupt_records_total{instance="a"} 0x5 1x2`}, "{} 6-8"},
+		{"an outcome is lost", "OncewardAnalyticsLost", 8, []string{`onceward_analytics_lost_total{instance="a"} 0x5 1x2`}, "{} 6-8"},
+		{"counts pile up", "OncewardRollUpBacklog", 30, []string{`onceward_analytics_pending_rows{instance="w1"} 0+400000x30`}, "{} 28-30"},
+		{"no exporter sees the database", "OncewardDatabaseUnwatched", 12, []string{`pg_up{instance="p"} 1x2 0x9`}, "{} 8-12"},
+		{
 			"a job is late, though one worker remembers an older success", "OncewardJobLate", 200,
 			[]string{jobAge + "0+60x200", `onceward_job_last_success_age_seconds{kind="prune",instance="w2"} 100000x20 0+60x180`},
 			`{kind="prune"} 177-200`,
@@ -308,11 +369,15 @@ func TestAlertsFireWhenTheyShouldAndNotBefore(t *testing.T) {
 		{"no API is there", "OncewardAPIMissing", 10, []string{`onceward_begins_total{outcome="acquired"} 1x2`}, "{} 10-10"},
 		{"no worker is there", "OncewardWorkerMissing", 12, nil, `{kind="roll_up"} 10-12`},
 	} {
+		delete(untried, c.alert)
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(scraped(t, c.series...).firing(t, c.alert, c.minutes), c.want); diff != "" {
 				t.Errorf("%s (-got +want):\n%s", c.alert, diff)
 			}
 		})
+	}
+	for alert := range untried {
+		t.Errorf("no case says when %s fires", alert)
 	}
 }

@@ -151,7 +151,8 @@ func statements(list ...string) func(*testing.T, *processtest.World, *proxy, str
 
 // The disk under the records is full: begins that find no room are 503, what
 // was acknowledged before is there, and when there is room again the same
-// process takes new ones.
+// process takes new ones. /readyz says why to the operator, and keeps the
+// process in service: no other has another disk.
 func TestADiskThatIsFullIsA503AndLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := newOwnServer(t)
@@ -174,7 +175,8 @@ func TestADiskThatIsFullIsA503AndLosesNothing(t *testing.T) {
 	}
 	w := processtest.On(t, apitest.On(t, pool), server.URL("onceward"))
 	w.Expect(refused)
-	c := w.API(t).Client(w.Tenant.Service)
+	process := w.API(t)
+	c := process.Client(w.Tenant.Service)
 
 	held := map[string]apitest.Acquired{}
 	const most = 100_000
@@ -184,12 +186,18 @@ func TestADiskThatIsFullIsA503AndLosesNothing(t *testing.T) {
 		a := c.Begin(t, apitest.Charge(key))
 		if full = a.Status != http.StatusCreated; full {
 			a.Problem(t, http.StatusServiceUnavailable, "unavailable")
+			if a.Header.Get("Retry-After") == "" {
+				t.Error("without Retry-After")
+			}
 			break
 		}
 		held[key] = a.Acquired(t)
 	}
 	if !full {
 		t.Fatalf("the disk was not full after %d begins", most)
+	}
+	if ready, reasons := readiness(t, process); !ready || !strings.Contains(reasons, "had no disk left") {
+		t.Errorf("/readyz says %t, %s: want that the process serves, and has no disk", ready, reasons)
 	}
 	for key := range held {
 		c.Begin(t, apitest.Charge(key)).Problem(t, http.StatusConflict, "in_progress")
@@ -202,6 +210,7 @@ func TestADiskThatIsFullIsA503AndLosesNothing(t *testing.T) {
 		break
 	}
 	c.Begin(t, apitest.Charge(processtest.NewKey())).Acquired(t)
+	processtest.Eventually(t, "/readyz forgets it", func() bool { _, reasons := readiness(t, process); return !strings.Contains(reasons, "no disk") })
 	t.Logf("%d begins until the disk was full", len(held))
 }
 
