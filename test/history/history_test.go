@@ -25,6 +25,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/onceward/onceward/internal/api/apitest"
+	"github.com/onceward/onceward/internal/keys"
 	"github.com/onceward/onceward/test/processtest"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) { processtest.Main(m, "api") }
 const (
 	workers       = 8
 	hotKeys       = 4
-	callsPerKey   = 60     // then another takes its place
+	callsPerKey   = 300    // then another takes its place
 	callsPerRound = 20_000 // of all workers; then what was answered is checked
 	// parts of a round: at the end of each a session of a process is cut off, or
 	// the process killed.
@@ -270,11 +271,11 @@ func (w *worker) choose() kind {
 func (w *worker) do(ctx context.Context, k *hotKey, c call, lease apitest.Acquired) (reply, error) {
 	switch c.kind {
 	case lapse:
-		return w.change(ctx, k, `acquired_at = acquired_at - interval '2 min', lease_expires_at = lease_expires_at - interval '2 min', created_at = created_at - interval '2 min', completed_at = completed_at - interval '2 min'`)
+		return w.change(ctx, lease.ID, `acquired_at = acquired_at - interval '2 min', lease_expires_at = lease_expires_at - interval '2 min', created_at = created_at - interval '2 min', completed_at = completed_at - interval '2 min'`)
 	case expire:
 		// Well before the start of every transaction that is under way: by now()
 		// of an earlier one the record would not have ended yet.
-		return w.change(ctx, k, `expires_at = case when expires_at = 'infinity' then expires_at else now() - interval '1 min' end`)
+		return w.change(ctx, lease.ID, `expires_at = case when expires_at = 'infinity' then expires_at else now() - interval '1 min' end`)
 	}
 	number := w.random.IntN(len(w.doors))
 	door := w.doors[number].Load()
@@ -309,9 +310,10 @@ func (w *worker) do(ctx context.Context, k *hotKey, c call, lease apitest.Acquir
 	return w.read(k, c, a)
 }
 
-// change makes time pass for the record of the key.
-func (w *worker) change(ctx context.Context, k *hotKey, set string) (reply, error) {
-	_, err := w.w.Pool.Exec(ctx, `update idempotency_keys set `+set+` where key = $1`, k.key)
+// change makes time pass for the record.
+func (w *worker) change(ctx context.Context, id, set string) (reply, error) {
+	raw, _ := keys.ParseID(id) // the service made it
+	_, err := w.w.Pool.Exec(ctx, `update idempotency_keys set `+set+` where tenant_id = $1 and id = $2`, w.w.Tenant.ID, raw)
 	return reply{code: "ok"}, err
 }
 
