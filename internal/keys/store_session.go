@@ -77,22 +77,22 @@ type session struct {
 // plan made while the table was small would scan it when it is large (measured:
 // completions fell from 25,000 to 7,000 a second). Nobody waits long for a
 // row's lock: whoever does goes on alone.
-func sessionSettings() map[string]string {
-	return map[string]string{
-		"plan_cache_mode":                     "force_generic_plan",
-		"enable_seqscan":                      "off",
-		"enable_bitmapscan":                   "off",
-		"enable_hashjoin":                     "off",
-		"enable_mergejoin":                    "off",
-		"lock_timeout":                        "100ms",
-		"idle_in_transaction_session_timeout": "2s",
-	}
-}
+//
+// They are set once connected and not while connecting: PgBouncer refuses a
+// connection that comes with settings which it does not know.
+const sessionSettings = `
+	set plan_cache_mode = force_generic_plan;
+	set enable_seqscan = off;
+	set enable_bitmapscan = off;
+	set enable_hashjoin = off;
+	set enable_mergejoin = off;
+	set lock_timeout = '100ms';
+	set idle_in_transaction_session_timeout = '2s'`
 
 func newSession(pool *pgxpool.Pool) *session {
 	s := &session{config: pool.Config().ConnConfig}
-	for name, value := range sessionSettings() {
-		s.config.RuntimeParams[name] = value
+	s.config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		return conn.Exec(ctx, sessionSettings).Close()
 	}
 	s.config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		// The only warning that a COMMIT gives (syncrep.c); its text is the

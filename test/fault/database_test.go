@@ -27,10 +27,19 @@ import (
 type ownServer struct {
 	*devpg.Server
 	dataDir string
+	opts    devpg.Options   // the data folder aside
 	log     strings.Builder // of those that were killed
 }
 
 func newOwnServer(t *testing.T) *ownServer {
+	t.Helper()
+	s := newFolder(t)
+	s.start(t)
+	return s
+}
+
+// newFolder is a server that is not started, on a data folder that is not there.
+func newFolder(t *testing.T) *ownServer {
 	t.Helper()
 	// Not t.TempDir, which PostgreSQL's user may not enter.
 	dir, err := os.MkdirTemp("", "onceward-fault-pg-") //nolint:usetesting // see above
@@ -53,7 +62,6 @@ func newOwnServer(t *testing.T) *ownServer {
 			t.Errorf("remove the data of PostgreSQL: %v", err)
 		}
 	})
-	s.start(t)
 	return s
 }
 
@@ -64,7 +72,8 @@ func (s *ownServer) start(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	processtest.Eventually(t, "PostgreSQL starts", func() bool {
-		server, err := devpg.Start(ctx, devpg.Options{DataDir: s.dataDir})
+		s.opts.DataDir = s.dataDir
+		server, err := devpg.Start(ctx, s.opts)
 		if err != nil {
 			t.Logf("start PostgreSQL: %v", err)
 			return false
@@ -78,6 +87,14 @@ func (s *ownServer) start(t *testing.T) {
 // again.
 func (s *ownServer) kill(t *testing.T, signal syscall.Signal) {
 	t.Helper()
+	s.end(t, signal)
+	s.keepLog(t)
+	s.start(t)
+}
+
+// end sends the signal to the server and waits until it is gone.
+func (s *ownServer) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
 	if err := syscall.Kill(s.PID, signal); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +104,7 @@ func (s *ownServer) kill(t *testing.T, signal syscall.Signal) {
 		t.Fatal("PostgreSQL did not end")
 	}
 	_ = s.Stop(t.Context()) // it has ended; its watchdog has not
-	s.keepLog(t)
-	s.start(t)
+	s.Server = nil
 }
 
 // keepLog reads the log, which the next start makes anew.

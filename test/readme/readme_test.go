@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package readme_test types what README.md and docs/administration.md say to
-// type, each into one shell, against what `make run` starts, and compares what is
+// Package readme_test types what README.md, docs/administration.md and
+// docs/operations.md say to type, each into one shell, against what `make run` starts, and compares what is
 // printed with what the page says, to the letter.
 //
 // Everything happens in a folder of its own that looks like a built checkout, on
@@ -61,6 +61,21 @@ func TestTheAdministrationPagePrintsWhatItSays(t *testing.T) {
 	}
 	for _, fault := range try(t, checkout, commands) {
 		t.Errorf("docs/administration.md, %s", fault)
+	}
+}
+
+// The session of docs/operations.md looks, and does nothing that others would
+// notice but to a tenant of its own.
+func TestTheOperationsPagePrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "curl", "jq", "psql")
+	checkout := run(t)
+	commands := read(t, "../../docs/operations.md")
+	if len(commands) < 25 {
+		t.Errorf("docs/operations.md has %d commands: they have gone where this test does not look", len(commands))
+	}
+	for _, fault := range try(t, checkout, commands) {
+		t.Errorf("docs/operations.md, %s", fault)
 	}
 }
 
