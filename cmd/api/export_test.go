@@ -3,72 +3,15 @@ package main
 import (
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
+	"github.com/onceward/onceward/internal/telemetry/otlptest"
 )
-
-// otlp is a collector: it keeps what is sent to it, by path.
-type otlp struct {
-	*httptest.Server
-	mu       sync.Mutex
-	received map[string][][]byte // guarded by mu
-}
-
-func newOTLP(t *testing.T) *otlp {
-	t.Helper()
-	c := &otlp{received: map[string][][]byte{}}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.received[r.URL.Path] = append(c.received[r.URL.Path], body)
-		w.Header().Set("Content-Type", "application/x-protobuf")
-	}))
-	t.Cleanup(c.Close)
-	return c
-}
-
-// all is everything that came to a path, as text.
-func (c *otlp) all(path string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all strings.Builder
-	for _, body := range c.received[path] {
-		all.Write(body)
-	}
-	return all.String()
-}
-
-func (c *otlp) spans(t *testing.T) (spans []*tracepb.Span) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, body := range c.received["/v1/traces"] {
-		var request collector.ExportTraceServiceRequest
-		if err := proto.Unmarshal(body, &request); err != nil {
-			t.Fatal(err)
-		}
-		for _, resource := range request.GetResourceSpans() {
-			for _, scope := range resource.GetScopeSpans() {
-				spans = append(spans, scope.GetSpans()...)
-			}
-		}
-	}
-	return spans
-}
 
 // One begin under a traceparent: the request's span stands below the caller's,
 // the batch's below the request's with a link to it, the statement's below the
@@ -76,7 +19,7 @@ func (c *otlp) spans(t *testing.T) (spans []*tracepb.Span) {
 // nothing that a caller sent is in any of it but the operation in the log.
 func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T) {
 	t.Parallel()
-	sink := newOTLP(t)
+	sink := otlptest.New(t)
 	databaseURL := postgrestest.NewURL(t)
 	c := newClient(t, databaseURL)
 	i := startHere(t, databaseURL, "OTEL_EXPORTER_OTLP_ENDPOINT="+sink.URL)
@@ -93,7 +36,7 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 	}
 
 	byName := map[string]*tracepb.Span{}
-	for _, s := range sink.spans(t) {
+	for _, s := range sink.Spans(t) {
 		if hex.EncodeToString(s.GetTraceId()) == trace {
 			byName[s.GetName()] = s
 		}
@@ -109,7 +52,7 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 		t.Errorf("the batch %v does not belong to the request %v", batch, request)
 	}
 	below := 0
-	for _, s := range sink.spans(t) {
+	for _, s := range sink.Spans(t) {
 		if string(s.GetParentSpanId()) == string(batch.GetSpanId()) {
 			below++
 		}
@@ -121,19 +64,19 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 		t.Error("the event of the request has not its trace and span")
 	}
 	for _, want := range []struct{ path, text string }{
-		{"/v1/traces", "GET /v1/keys/{id}"},
-		{"/v1/traces", "onceward-api"},
-		{"/v1/traces", c.tenant.String()},
-		{"/v1/metrics", "onceward_begins_total"},
-		{"/v1/metrics", "onceward_batch_entries"},
-		{"/v1/logs", "listening"},
-		{"/v1/logs", string(request.GetSpanId())},
+		{otlptest.Traces, "GET /v1/keys/{id}"},
+		{otlptest.Traces, "onceward-api"},
+		{otlptest.Traces, c.tenant.String()},
+		{otlptest.Metrics, "onceward_begins_total"},
+		{otlptest.Metrics, "onceward_batch_entries"},
+		{otlptest.Logs, "listening"},
+		{otlptest.Logs, string(request.GetSpanId())},
 	} {
-		if !strings.Contains(sink.all(want.path), want.text) {
+		if !strings.Contains(sink.All(want.path), want.text) {
 			t.Errorf("%s did not get %q", want.path, want.text)
 		}
 	}
-	everything := sink.all("/v1/traces") + sink.all("/v1/metrics") + sink.all("/v1/logs") + i.log.String()
+	everything := sink.All(otlptest.Traces, otlptest.Metrics, otlptest.Logs) + i.log.String()
 	for what, secret := range map[string]string{
 		"API key": c.key.Reveal()[21:], "idempotency key": "0123456789abcdef", "lease token": fmt.Sprint(member(t, held.body, "lease", "token")),
 		"body": "4711-canary", "path": "canary-path", "query": "canary-query",
@@ -143,7 +86,7 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 		}
 	}
 	for _, id := range []string{c.tenant.String(), string(c.credential.ID)} {
-		if strings.Contains(sink.all("/v1/metrics"), id) {
+		if strings.Contains(sink.All(otlptest.Metrics), id) {
 			t.Errorf("%s is in a metric", id)
 		}
 	}
@@ -152,7 +95,7 @@ func TestTracesMetricsAndLogsGoOutByOTLPWithTheirParentsAndNoSecret(t *testing.T
 // A collector that is not there is in nobody's way.
 func TestWithoutItsCollectorTheAPIAnswersAndEnds(t *testing.T) {
 	t.Parallel()
-	sink := newOTLP(t)
+	sink := otlptest.New(t)
 	sink.Close()
 	databaseURL := postgrestest.NewURL(t)
 	c := newClient(t, databaseURL)

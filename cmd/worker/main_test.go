@@ -131,6 +131,15 @@ func (p *process) get(path string) (status int, body string) {
 	return answer.StatusCode, string(content)
 }
 
+// untilWorked waits until every job has run.
+func (p *process) untilWorked() {
+	p.t.Helper()
+	eventually(p.t, "every job has run", func() bool {
+		status, body := p.get("/readyz")
+		return status == http.StatusOK && strings.Count(body, `"age_seconds":null`) == 0 && strings.Count(body, `"age_seconds":`) == 7
+	})
+}
+
 // eventually polls until ok.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -190,10 +199,7 @@ func TestAWorkerIsReadyShowsItsJobsAndEndsInGoodOrder(t *testing.T) {
 	t.Parallel()
 	databaseURL := postgrestest.NewURL(t)
 	p := start(t, databaseURL)
-	eventually(t, "every job has run", func() bool {
-		status, body := p.get("/readyz")
-		return status == http.StatusOK && strings.Count(body, `"age_seconds":null`) == 0 && strings.Count(body, `"age_seconds":`) == 7
-	})
+	p.untilWorked()
 	if status, body := p.get("/healthz"); status != http.StatusOK || body != `{"alive":true}` {
 		t.Errorf("/healthz: %d %s", status, body)
 	}
