@@ -43,7 +43,7 @@ func buildAPI(ctx context.Context, dir string, profiling bool) (binary string, e
 
 // migrate has the API make the schema that it wants.
 func (b *bench) migrate(ctx context.Context, db *database) error {
-	cmd := exec.CommandContext(ctx, b.api, "migrate")
+	cmd := exec.CommandContext(ctx, b.api, "migrate", "up")
 	cmd.Env = append(withoutOurs(os.Environ()), "ONCEWARD_DATABASE_URL="+db.url)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("migrate the database: %w: %s", err, out)

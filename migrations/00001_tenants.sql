@@ -104,6 +104,7 @@ comment on table policies is
     'operation '''' is the tenant''s default; namespace_id zero means every namespace. A null member is decided by the next wider row, at last by the contract''s defaults.';
 
 -- +goose Down
+-- stays: every credential, policy and record hangs from its tables: to remove Onceward, drop its database
 drop table policies;
 drop table credentials;
 drop table namespaces;

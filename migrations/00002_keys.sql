@@ -130,6 +130,7 @@ comment on table key_late_completions is
     'What a former holder tried to store after it had lost the lease, or after a resolution: it may mean work done twice. At most five per record.';
 
 -- +goose Down
+-- stays: the records are in its tables: to remove Onceward, drop its database
 drop table key_late_completions;
 drop table key_history;
 drop table idempotency_keys;

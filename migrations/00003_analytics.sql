@@ -119,6 +119,7 @@ comment on column analytics_events.status is
     'Of a replay: the stored status. Of a late completion: the status that it tried to store.';
 
 -- +goose Down
+-- loses: all analytics: figures, series and single events
 drop table analytics_events;
 drop table analytics_hours;
 drop table analytics_minutes;

@@ -40,6 +40,7 @@ alter table idempotency_keys set (
 );
 
 -- +goose Down
+-- loses: when each job last ran, and how far pruning has come, which begins anew
 alter table idempotency_keys reset (
     autovacuum_vacuum_scale_factor,
     autovacuum_analyze_scale_factor,

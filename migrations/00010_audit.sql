@@ -111,6 +111,7 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
+-- loses: the audit trail, which tenants wait to be deleted, and when each credential was last used; a credential that was rotated with an overlap ends at once
 drop index credentials_tenant;
 drop index credentials_name_unique;
 update credentials set revoked_at = now() where replaced_at is not null and revoked_at is null;

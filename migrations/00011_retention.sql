@@ -41,5 +41,6 @@ comment on column retention_changes.position is
     'The id of the last record that was looked at: where the next batch goes on.';
 
 -- +goose Down
+-- loses: the history of changes of retention; one that is under way stops where it is
 drop table retention_changes;
 drop table retention_previews;

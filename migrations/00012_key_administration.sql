@@ -49,6 +49,7 @@ comment on table key_search_feeds is
     'Up to which moment each process has carried over what it changed: how far search is behind.';
 
 -- +goose Down
+-- loses: what the last forget and the last resolution of each record were answered; search, which is filled again
 drop table key_search_feeds;
 drop table key_search;
 alter table idempotency_keys

@@ -55,6 +55,7 @@ comment on table limit_demands is
     'How much each process is asked for of what is limited: by it the processes share a limit. Bucket is requests, or a digest of a namespace and a caller.';
 
 -- +goose Down
+-- loses: the limits of each tenant, and all usage
 drop table limit_demands;
 drop table usage_days;
 drop table tenant_usage;

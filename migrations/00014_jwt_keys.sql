@@ -19,4 +19,5 @@ comment on column jwt_keys.sealed is
     'The private key, AES-256-GCM under the key of ONCEWARD_JWT_SECRET with the kid as additional data: nonce, then ciphertext.';
 
 -- +goose Down
+-- loses: the signing keys that are kept in the database, and with them the tokens of the last 15 minutes
 drop table jwt_keys;

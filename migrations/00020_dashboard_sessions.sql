@@ -40,5 +40,6 @@ comment on table dashboard_links is
     'Links that sign a credential in once, for development. Using one deletes it.';
 
 -- +goose Down
+-- loses: all sessions of the dashboard: everybody signs in again
 drop table dashboard_links;
 drop table dashboard_sessions;

@@ -24,6 +24,7 @@ comment on table key_search_whole is
 alter table idempotency_keys set (fillfactor = 30);
 
 -- +goose Down
+-- loses: nothing
 alter table idempotency_keys reset (fillfactor);
 drop table key_search_whole;
 alter table key_search_feeds set logged;

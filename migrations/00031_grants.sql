@@ -25,6 +25,7 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
+-- loses: nothing: what has been granted stays
 
 -- +goose StatementBegin
 create or replace function onceward_grant(app name) returns void

@@ -13,6 +13,7 @@ comment on column key_search.terms is
     'The pairs of the record''s metadata, each as <tenant_id>/<name>=<value>: an index over all tenants in which no tenant meets another''s entries. Null for none.';
 
 -- +goose Down
+-- loses: nothing: search is filled again from the records
 truncate key_search, key_search_whole;
 drop index key_search_terms;
 alter table key_search drop column terms, add column metadata jsonb;

@@ -15,6 +15,7 @@ comment on table limit_demands is
     'How much each process is asked for of what is limited: by it the processes share a limit. Bucket names the limit, and its namespace and caller by a digest.';
 
 -- +goose Down
+-- loses: the rates that were set for namespaces and callers
 comment on table limit_demands is
     'How much each process is asked for of what is limited: by it the processes share a limit. Bucket is requests, or a digest of a namespace and a caller.';
 alter table tenants

@@ -12,4 +12,5 @@ comment on table key_search_passes is
     'Comparisons under way. A crash empties this together with key_search: what a comparison had filled before it is gone, and it may not count as whole.';
 
 -- +goose Down
+-- loses: nothing: a comparison of search that is under way begins anew
 drop table key_search_passes;

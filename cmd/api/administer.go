@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -35,19 +36,23 @@ type administration struct {
 	credentials *auth.Credentials
 	pool        *pgxpool.Pool
 	jwtSecret   jwtSecret // empty where none is set
+	logger      *slog.Logger
 }
 
-func newAdministration(pool *pgxpool.Pool, cfg config) (*administration, error) {
+func newAdministration(pool *pgxpool.Pool, cfg config, logger *slog.Logger) (*administration, error) {
 	service, err := tenants.New(pool)
 	if err != nil {
 		return nil, fmt.Errorf("set up tenants: %w", err)
 	}
-	return &administration{service, auth.NewCredentials(pool, nil), pool, cfg.sealingSecret()}, nil
+	return &administration{service, auth.NewCredentials(pool, nil), pool, cfg.sealingSecret(), logger}, nil
 }
 
 // commands are those of the command line, in the order of the help.
 func commands() []command {
 	return []command{
+		{"migrate up", "bring the database's schema up to date", migrateUp},
+		{"migrate status", "show each level of the schema, applied or pending", migrateStatus},
+		{"migrate down", "take the last level of the schema back, which is named again, with what it holds", migrateDown},
 		{"tenant create", "make a tenant and its first admin credential, whose secret is shown once", tenantCreate},
 		{"tenant list", "list all tenants", tenantList},
 		{"tenant suspend", "stop a tenant's begins and administration; what it holds can be finished", tenantSuspend},
@@ -62,6 +67,17 @@ func commands() []command {
 // isGroup says whether the word is the first of a command of two.
 func isGroup(word string) bool {
 	return slices.ContainsFunc(commands(), func(c command) bool { return strings.HasPrefix(c.words, word+" ") })
+}
+
+// group lists the second words of a group.
+func group(word string) string {
+	var list []string
+	for _, c := range commands() {
+		if second, ok := strings.CutPrefix(c.words, word+" "); ok {
+			list = append(list, second)
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // findCommand reads the words before the first flag.

@@ -90,7 +90,6 @@ const usage = `Onceward's API: answers begins and completions from one PostgreSQ
 
 Usage:
   api           serve until SIGTERM or SIGINT
-  api migrate   bring the database's schema up to date, and end
   api config    show what the environment makes of every variable, and end
   api probe     ask the process that serves with this environment whether it lives: ends with 0 or 1
   api help      show this

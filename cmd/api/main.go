@@ -42,6 +42,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return runCommand(ctx, administer, rest, environ, stdout, stderr)
 	case len(args) == 2 && isHelp(args[1]) && (isPlain(word) || isGroup(word)):
 		return printHelp(stdout)
+	case isGroup(word) && len(args) == 1:
+		return fmt.Errorf("api %s needs one more word: %s; api help shows what they do", word, group(word))
 	case isGroup(word):
 		return fmt.Errorf("there is no command %q; api help shows what there is", strings.Join(args[:min(len(args), 2)], " "))
 	case len(args) > 1:
@@ -65,15 +67,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	defer told.flush(logger) //nolint:contextcheck // after everything else: ctx has ended by then
 	pool, err := postgres.Open(ctx, told.database(cfg))
-	if err != nil && ctx.Err() != nil && word != "migrate" {
+	if err != nil && ctx.Err() != nil {
 		return nil // told to end before it had begun
 	}
 	if err != nil {
 		return err
 	}
 	defer closePool(pool, logger)
-	if word == "migrate" {
-		return postgres.Migrate(ctx, pool, logger)
-	}
 	return serve(ctx, cfg, pool, told, logger)
 }

@@ -272,11 +272,11 @@ func TestItIsReadyOnceItIsMigratedAndNoSooner(t *testing.T) {
 	if got := call(t, http.MethodGet, i.URL+"/readyz", "", ""); got.status != http.StatusServiceUnavailable || strings.Contains(got.body, "migrat") {
 		t.Errorf("/readyz before the migration: %d %s, want 503 without a reason", got.status, got.body)
 	}
-	if got := call(t, http.MethodGet, i.OpsURL+"/readyz", "", ""); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "run api migrate") {
+	if got := call(t, http.MethodGet, i.OpsURL+"/readyz", "", ""); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "run api migrate up") {
 		t.Errorf("/readyz of the operator: %d %s, want the way out", got.status, got.body)
 	}
 	for range 2 { // the second time there is nothing to do
-		if err := run(t.Context(), []string{"migrate"}, i.environ(databaseURL), io.Discard, io.Discard); err != nil {
+		if err := run(t.Context(), []string{"migrate", "up"}, i.environ(databaseURL), io.Discard, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	}

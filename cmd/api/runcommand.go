@@ -27,8 +27,9 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 	if err != nil {
 		return err
 	}
-	defer closePool(pool, telemetry.NewLogger(stderr, cfg.LogLevel.Slog()))
-	a, err := newAdministration(pool, cfg)
+	logger := telemetry.NewLogger(stderr, cfg.LogLevel.Slog())
+	defer closePool(pool, logger)
+	a, err := newAdministration(pool, cfg, logger)
 	if err != nil {
 		return err
 	}
@@ -41,5 +42,5 @@ func isHelp(word string) bool {
 
 // isPlain finds the commands that take no flags.
 func isPlain(word string) bool {
-	return word == "migrate" || word == "config" || word == "probe"
+	return word == "config" || word == "probe"
 }

@@ -191,7 +191,7 @@ func checks(pool *pgxpool.Pool) []api.Check {
 		{Name: "migrations", Run: func(ctx context.Context) error {
 			pending, err := postgres.PendingMigrations(ctx, pool)
 			if err == nil && pending > 0 {
-				err = fmt.Errorf("%d migrations are pending: run api migrate", pending)
+				err = fmt.Errorf("%d migrations are pending: run api migrate up", pending)
 			}
 			return err
 		}},

@@ -122,7 +122,7 @@ func waitForMigrations(ctx context.Context, pool *pgxpool.Pool, logger *slog.Log
 		}
 		if !said {
 			said = true
-			logger.WarnContext(ctx, "waiting for the schema: run api migrate", slog.Int("pending", pending), slog.Any("error", err))
+			logger.WarnContext(ctx, "waiting for the schema: run api migrate up", slog.Int("pending", pending), slog.Any("error", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -186,7 +186,7 @@ func (p *pages) readyz(w http.ResponseWriter, r *http.Request) {
 	case p.clock.Doubt() != nil:
 		answer.Ready, answer.Reason = false, p.clock.Doubt().Error()
 	case pending > 0:
-		answer.Ready, answer.Reason = false, fmt.Sprintf("%d migrations are pending: run api migrate", pending)
+		answer.Ready, answer.Reason = false, fmt.Sprintf("%d migrations are pending: run api migrate up", pending)
 	}
 	if answer.Ready {
 		jobs, err := p.worker.Jobs(r.Context())

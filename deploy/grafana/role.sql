@@ -5,7 +5,7 @@
 --   psql "$ONCEWARD_DATABASE_URL" -f deploy/grafana/role.sql
 --   psql "$ONCEWARD_DATABASE_URL" -c '\password onceward_grafana'
 --
--- Run it as the owner of the schema, after api migrate. Running it again is harmless.
+-- Run it as the owner of the schema, after api migrate up. Running it again is harmless.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'onceward_grafana') then

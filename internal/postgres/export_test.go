@@ -13,6 +13,8 @@ import (
 var (
 	PendingMigrationsFS = pendingMigrations
 	CheckVersion        = checkVersion
+	ReadSchemaFS        = readSchema
+	TakeBackFS          = takeBack
 
 	ErrMigrationLockLost = errMigrationLockLost
 )

@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,53 +77,29 @@ func PendingMigrations(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 }
 
 func pendingMigrations(ctx context.Context, pool *pgxpool.Pool, files fs.FS) (int, error) {
-	want, err := gooseVersions(files)
-	if err != nil {
-		return 0, err
-	}
-	// goose's own answer to this question creates its table first, which a
-	// readiness probe must not do.
-	var exists bool
-	if err := pool.QueryRow(ctx, "select to_regclass($1) is not null", gooseTable).Scan(&exists); err != nil {
-		return 0, fmt.Errorf("look for the migrations table: %w", err)
-	}
-	if !exists {
-		return len(want), nil
-	}
-	rows, err := pool.Query(ctx, "select version_id from "+gooseTable+" where is_applied")
-	if err != nil {
-		return 0, fmt.Errorf("list applied migrations: %w", err)
-	}
-	have, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return 0, fmt.Errorf("list applied migrations: %w", err)
-	}
-	pending := 0
-	for _, version := range want {
-		if !slices.Contains(have, version) {
-			pending++
-		}
-	}
-	return pending, nil
-}
-
-func gooseVersions(files fs.FS) ([]int64, error) {
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("list migrations: %w", err)
-	}
-	versions := make([]int64, 0, len(names))
-	for _, name := range names {
-		version, err := goose.NumericComponent(name)
-		if err != nil {
-			return nil, fmt.Errorf("read the version of migration %s: %w", name, err)
-		}
-		versions = append(versions, version)
-	}
-	return versions, nil
+	s, err := readSchema(ctx, pool, files)
+	return len(s.Pending()), err
 }
 
 func gooseUp(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files fs.FS) error {
+	return withGoose(ctx, pool, logger, files, "apply", func(provider *goose.Provider) ([]*goose.MigrationResult, error) {
+		return provider.Up(ctx)
+	})
+}
+
+func gooseDown(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files fs.FS, version int64) error {
+	return withGoose(ctx, pool, logger, files, "take back", func(provider *goose.Provider) ([]*goose.MigrationResult, error) {
+		result, err := provider.ApplyVersion(ctx, version, false)
+		if err != nil {
+			return nil, err
+		}
+		return []*goose.MigrationResult{result}, nil
+	})
+}
+
+// withGoose says what was done, and which file failed; verb is what is done to
+// a migration.
+func withGoose(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files fs.FS, verb string, do func(*goose.Provider) ([]*goose.MigrationResult, error)) error {
 	connConfig := migrationConnConfig(pool)
 	db := stdlib.OpenDB(*connConfig)
 	defer func() { _ = db.Close() }()
@@ -136,25 +111,28 @@ func gooseUp(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger, files
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
-	applied, err := provider.Up(ctx)
+	done, err := do(provider)
 	partial, isPartial := errors.AsType[*goose.PartialError](err)
 	if isPartial {
-		applied = partial.Applied
+		done = partial.Applied
 	}
-	for _, result := range applied {
-		logger.InfoContext(ctx, "migration applied",
-			slog.String("file", result.Source.Path),
-			slog.Duration("took", result.Duration))
+	for _, result := range done {
+		about := []any{slog.String("file", result.Source.Path), slog.Duration("took", result.Duration)}
+		if result.Direction == "down" {
+			logger.InfoContext(ctx, "migration taken back", about...)
+			continue
+		}
+		logger.InfoContext(ctx, "migration applied", about...)
 	}
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil
 	case errors.Is(cause, errMigrationLockLost):
-		return fmt.Errorf("apply migrations: %w", cause)
+		return fmt.Errorf("%s migrations: %w", verb, cause)
 	case isPartial:
-		return fmt.Errorf("apply migration %s: %w", partial.Failed.Source.Path, partial.Err)
+		return fmt.Errorf("%s migration %s: %w", verb, partial.Failed.Source.Path, partial.Err)
 	default:
-		return fmt.Errorf("apply migrations: %w", err)
+		return fmt.Errorf("%s migrations: %w", verb, err)
 	}
 }
 

@@ -240,7 +240,7 @@ func TestTheProgramsOfTheChartAreStartedAndAskedRight(t *testing.T) {
 				}
 			}
 			wantKnown(t, name, program, names)
-			if len(r.jobs) > 0 && slices.Equal(c.Command, []string{"/usr/local/bin/api", "migrate"}) {
+			if len(r.jobs) > 0 && slices.Equal(c.Command, []string{"/usr/local/bin/api", "migrate", "up"}) {
 				continue // nobody asks it
 			}
 			declared := map[string]int32{}
@@ -407,7 +407,7 @@ func TestTheMigrationRunsBeforeThePodsWithItsOwnSecret(t *testing.T) {
 		t.Errorf("hook %q", got)
 	}
 	container := job.Spec.Template.Spec.Containers[0]
-	if !slices.Equal(container.Command, []string{"/usr/local/bin/api", "migrate"}) || job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+	if !slices.Equal(container.Command, []string{"/usr/local/bin/api", "migrate", "up"}) || job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		t.Errorf("runs %v, restarts %s", container.Command, job.Spec.Template.Spec.RestartPolicy)
 	}
 	if ref := container.Env[0].ValueFrom.SecretKeyRef; ref.Name != "pg-owner" || ref.Key != "uri" {
