@@ -125,11 +125,11 @@ func probe(ctx context.Context, url string) error {
 	return err
 }
 
-// withoutOurs is an environment without the variables of the service.
+// withoutOurs is an environment without the variables that the service reads.
 func withoutOurs(environ []string) []string {
 	var kept []string
 	for _, entry := range environ {
-		if !strings.HasPrefix(entry, "ONCEWARD_") {
+		if !strings.HasPrefix(entry, "ONCEWARD_") && !strings.HasPrefix(entry, "OTEL_") {
 			kept = append(kept, entry)
 		}
 	}

@@ -175,6 +175,11 @@ func (b *bench) compare(ctx context.Context, db *database) (err error) {
 			return err
 		}
 	}
+	if b.wants("telemetry") {
+		if err := b.compareTelemetry(ctx, db, api); err != nil {
+			return err
+		}
+	}
 	if !b.wants("Redis") {
 		return nil
 	}
