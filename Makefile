@@ -59,8 +59,8 @@ lint: $(LINT) ## hold every module against .golangci.yml
 verify: ## check that every module is tidy and needs no workspace
 	@for module in $(MODULES); do echo "go mod tidy: $$module"; (cd "$$module" && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 
-licences: ## check that every module has a licence file of a permitted kind, offline
-	@cd tools && GOWORK=off $(GO) run ./licences ..
+licences: ## check that every module and npm package has a licence of a permitted kind, offline
+	@cd tools && GOWORK=off $(GO) test ./licences && GOWORK=off $(GO) run ./licences ..
 
 # Not in CI: it asks vuln.go.dev. Its version stands here, so that what lints
 # does not carry it.

@@ -2,6 +2,7 @@
 // packages of a folder are built or tested with has a licence file of a kind
 // that the project permits, and prints each with its kind. It knows licences by
 // their fixed sentences and judges no text that it does not know: that fails.
+// The npm packages of web/ are checked by the names in its lock file.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -72,5 +74,5 @@ func run(dir string, w io.Writer) error {
 			return err
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, checkNPM(os.DirFS(filepath.Join(dir, "web")), w))...)
 }
