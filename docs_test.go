@@ -18,6 +18,8 @@ var (
 	fenced   = regexp.MustCompile("(?ms)^```.*?^```$")
 	inline   = regexp.MustCompile("`[^`]*`")
 	heading  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	testName = regexp.MustCompile("`(Test\\w+)`")
 	pageLink = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 )
 
@@ -39,6 +41,44 @@ func TestEveryLinkOfAPageLeadsSomewhere(t *testing.T) {
 	for _, guide := range guides {
 		if guide != "README.md" && !strings.Contains(string(index), "]("+guide+")") {
 			t.Errorf("docs/README.md does not lead to %s", guide)
+		}
+	}
+}
+
+// Every test that test/README.md names is there: a test that was renamed takes
+// its row along.
+func TestEveryTestThatIsNamedIsThere(t *testing.T) {
+	t.Parallel()
+	table, err := os.ReadFile("test/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	err = fs.WalkDir(os.DirFS("."), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && isForeign(entry.Name()):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(name)
+		for _, found := range testFunc.FindAllSubmatch(source, -1) {
+			there[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := testName.FindAllSubmatch(table, -1)
+	if len(names) < 100 {
+		t.Errorf("test/README.md names %d tests: they have gone where this test does not look", len(names))
+	}
+	for _, name := range names {
+		if !there[string(name[1])] {
+			t.Errorf("test/README.md names %s, which is not there", name[1])
 		}
 	}
 }

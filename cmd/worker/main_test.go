@@ -271,6 +271,33 @@ func TestAWorkerThatIsKilledInAPruneIsSucceededByAnother(t *testing.T) {
 	second.stop()
 }
 
+// A worker that is told to end in a prune which takes longer than its grace ends
+// well all the same, leaves no job that counts as running, and the next worker
+// goes on.
+func TestSIGTERMDuringAPruneLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	const records = 4_000
+	databaseURL := postgrestest.NewURL(t)
+	pool := open(t, databaseURL)
+	fill(t, pool, newTenant(t, pool), records)
+	left := func() int64 { return number(t, pool, "select count(*) from idempotency_keys") }
+
+	first := start(t, databaseURL, "ONCEWARD_PRUNE_BATCH=100", "ONCEWARD_PRUNE_PAUSE=1s")
+	eventually(t, "a part is pruned", func() bool { n := left(); return n < records && n > 0 })
+	first.stop()
+	if n := left(); n == 0 {
+		t.Fatal("the prune was over before the worker ended")
+	}
+	if n := number(t, pool, "select count(*) from river.river_job where state = 'running'"); n != 0 {
+		t.Errorf("%d jobs are left as running", n)
+	}
+	exec1(t, pool, "update river.river_job set scheduled_at = now() where kind = 'prune'") // not after a while
+
+	second := start(t, databaseURL, "ONCEWARD_PRUNE_PAUSE=0s")
+	eventually(t, "the rest is pruned", func() bool { return left() == 0 })
+	second.stop()
+}
+
 // The leader alone schedules. It is killed, and says nothing of it to anybody;
 // the other worker leads when its lease has ended, and every slot gets its job.
 func TestALeaderThatIsKilledIsSucceeded(t *testing.T) {

@@ -9,15 +9,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/internal/api/apitest"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/test/processtest"
+)
+
+//nolint:gochecknoglobals // what the page has, twice below
+var (
+	dumpOptions    = []string{"--format=custom", "--no-owner", "--no-unlogged-table-data"}
+	restoreOptions = []string{"--no-owner", "--exit-on-error", "--single-transaction"}
 )
 
 // The commands of docs/operations.md: what was dumped and restored into another
@@ -27,6 +35,8 @@ func TestADumpThatIsRestoredReplaysByteForByte(t *testing.T) {
 	t.Parallel()
 	dump, restore := program(t, "pg_dump"), program(t, "pg_restore")
 	w := processtest.New(t)
+	notOlder(t, dump, w.Pool)
+	onThePage(t, "pg_dump "+strings.Join(dumpOptions, " "), "pg_restore "+strings.Join(restoreOptions, " "))
 	c := w.API(t).Client(w.Tenant.Service)
 	begin := apitest.Charge(processtest.NewKey())
 	done := c.Begin(t, begin).Acquired(t)
@@ -42,9 +52,9 @@ func TestADumpThatIsRestoredReplaysByteForByte(t *testing.T) {
 	before := replay(c)
 
 	file := filepath.Join(t.TempDir(), "onceward.dump")
-	command(t, dump, "--format=custom", "--no-owner", "--no-unlogged-table-data", "--file="+file, w.Pool.Config().ConnString())
+	command(t, dump, slices.Concat(dumpOptions, []string{"--file=" + file, w.Pool.Config().ConnString()})...)
 	elsewhere := emptyDatabase(t)
-	command(t, restore, "--no-owner", "--exit-on-error", "--single-transaction", "--dbname="+elsewhere, file)
+	command(t, restore, slices.Concat(restoreOptions, []string{"--dbname=" + elsewhere, file})...)
 
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: elsewhere, MaxConns: 4, ApplicationName: "test"})
 	if err != nil {
@@ -84,6 +94,28 @@ func program(t *testing.T, name string) string {
 		t.Skipf("%s is not on this machine: the rehearsal of backup and restore is left out", name)
 	}
 	return path
+}
+
+// notOlder skips the test where a client program is older than the server,
+// which it then refuses.
+func notOlder(t *testing.T, program string, pool *pgxpool.Pool) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(out)) // pg_dump (PostgreSQL) 15.18 …
+	if len(fields) < 3 {
+		t.Fatalf("%s calls its version %s", program, out)
+	}
+	major, _, _ := strings.Cut(fields[2], ".")
+	client, err := strconv.ParseInt(major, 10, 64)
+	if err != nil {
+		t.Fatalf("%s calls its version %s", program, out)
+	}
+	if server := count(t, pool, "select current_setting('server_version_num')::bigint / 10000"); client < server {
+		t.Skipf("%s is of version %d, and the server of %d: the rehearsal is left out", program, client, server)
+	}
 }
 
 // command runs a program whose last argument may be a database's URL. The

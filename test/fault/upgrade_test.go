@@ -30,6 +30,7 @@ func TestANewServerTakesOverByLogicalReplication(t *testing.T) {
 	before.opts.Settings = map[string]string{"wal_level": "logical"}
 	before.start(t)
 	pool := migrated(t, before)
+	notOlder(t, dump, pool)
 	after := newFolder(t)
 	after.opts.BinDir = os.Getenv(envNewBin)
 	after.start(t)
