@@ -43,6 +43,12 @@ test: withpg web/build chromium ## vet, and run all tests of every module agains
 test/short: withpg ## run the tests that take moments
 	bin/withpg $(GO) test -short $(PACKAGES)
 
+SCHEMA_PACKAGES = ./internal/keys ./internal/auth ./internal/tenants ./internal/limits ./internal/audit ./internal/analytics ./internal/pruning ./internal/api
+
+test/schemas: withpg ## run the tests of what speaks SQL on the oldest schema that it serves on, and on one that it does not know
+	ONCEWARD_TEST_SCHEMA=oldest bin/withpg $(GO) test $(SCHEMA_PACKAGES)
+	ONCEWARD_TEST_SCHEMA=newer bin/withpg $(GO) test $(SCHEMA_PACKAGES)
+
 test/race: withpg web/build chromium ## run all tests under the race detector (RACE=./internal/keys for some)
 	bin/withpg $(GO) test -race $(RACE)
 

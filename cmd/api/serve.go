@@ -32,11 +32,12 @@ import (
 const poolCloseTimeout = time.Second
 
 // serve wires one process together and answers until ctx ends. It never
-// migrates: until somebody has, /readyz says no.
+// migrates: while the schema is too old, /readyz says no.
 //
 //nolint:funlen // the wiring of one process, in the order in which it ends
 func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments, logger *slog.Logger) error {
 	setMemory(cfg)
+	postgres.LogSchema(ctx, pool, logger)
 	metrics := told.metrics
 	authenticator, err := auth.NewAuthenticator(pool)
 	if err != nil {
@@ -188,13 +189,7 @@ func newTokens(cfg config, pool *pgxpool.Pool, log *audit.Log) (*auth.Tokens, er
 func checks(pool *pgxpool.Pool) []api.Check {
 	return []api.Check{
 		{Name: "database", Run: func(ctx context.Context) error { return postgres.CheckWritable(ctx, pool) }},
-		{Name: "migrations", Run: func(ctx context.Context) error {
-			pending, err := postgres.PendingMigrations(ctx, pool)
-			if err == nil && pending > 0 {
-				err = fmt.Errorf("%d migrations are pending: run api migrate up", pending)
-			}
-			return err
-		}},
+		{Name: "migrations", Run: func(ctx context.Context) error { return postgres.CheckSchema(ctx, pool) }},
 	}
 }
 

@@ -224,7 +224,7 @@ func TestAWorkerWaitsForTheSchema(t *testing.T) {
 	p := start(t, pool.Config().ConnString())
 	eventually(t, "it says why it is not ready", func() bool {
 		status, body := p.get("/readyz")
-		return status == http.StatusServiceUnavailable && strings.Contains(body, "migrations are pending")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "the schema is too old for this version: level 1 (tenants) is not applied")
 	})
 	if err := postgres.Migrate(t.Context(), pool, discard()); err != nil {
 		t.Fatal(err)
@@ -233,6 +233,27 @@ func TestAWorkerWaitsForTheSchema(t *testing.T) {
 		return number(t, pool, "select count(*) from job_runs where last_succeeded_at is not null") == 7
 	})
 	p.stop()
+}
+
+// One version apart is no reason to stop: the last worker of a rollout meets a
+// schema that it does not know, the first one that of the version before.
+func TestAWorkerWorksOnASchemaOfTheVersionBeforeAndAfter(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(testing.TB, *pgxpool.Pool){"oldest": postgrestest.Oldest, "newer": postgrestest.Newer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			databaseURL := postgrestest.NewURL(t)
+			pool := open(t, databaseURL)
+			move(t, pool)
+			p := start(t, databaseURL)
+			eventually(t, "it prunes and rolls up, and is ready", func() bool {
+				status, _ := p.get("/readyz")
+				return status == http.StatusOK &&
+					number(t, pool, "select count(*) from job_runs where last_succeeded_at is not null and kind in ('prune', 'roll_up', 'housekeep', 'recount_usage')") == 4
+			})
+			p.stop()
+		})
+	}
 }
 
 // Case: a worker is killed in the middle of a prune. Its job stays behind as

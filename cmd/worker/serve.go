@@ -33,7 +33,7 @@ const (
 )
 
 // serve wires one process together and works until ctx ends. It never
-// migrates: until somebody has, it waits and /readyz says no.
+// migrates: while the schema is too old it waits and /readyz says no.
 func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments, logger *slog.Logger) error {
 	metrics := told.metrics
 	clock := &postgres.Clock{}
@@ -106,23 +106,20 @@ func serve(ctx context.Context, cfg config, pool *pgxpool.Pool, told instruments
 	return nil
 }
 
-// waitForMigrations returns when the schema is there, or ctx ends.
+// waitForMigrations returns when the schema is new enough, or ctx ends.
 func waitForMigrations(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error {
 	ticker := time.NewTicker(migrationsPoll)
 	defer ticker.Stop()
-	for said := false; ; {
-		pending, err := postgres.PendingMigrations(ctx, pool)
+	postgres.LogSchema(ctx, pool, logger)
+	for {
+		s, err := postgres.ReadSchema(ctx, pool)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err == nil && pending == 0:
+		case err == nil && s.TooOld() == nil:
 			return nil
 		case err != nil && !postgres.IsConnectionError(err):
-			return fmt.Errorf("look for pending migrations: %w", err)
-		}
-		if !said {
-			said = true
-			logger.WarnContext(ctx, "waiting for the schema: run api migrate up", slog.Int("pending", pending), slog.Any("error", err))
+			return fmt.Errorf("look at the schema: %w", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,7 +174,7 @@ type job struct {
 
 func (p *pages) readyz(w http.ResponseWriter, r *http.Request) {
 	answer := readiness{Ready: true, Jobs: []job{}}
-	pending, err := postgres.PendingMigrations(r.Context(), p.pool)
+	err := postgres.CheckSchema(r.Context(), p.pool)
 	switch {
 	case p.ctx.Err() != nil:
 		answer.Ready, answer.Reason = false, "the process is shutting down"
@@ -185,8 +182,6 @@ func (p *pages) readyz(w http.ResponseWriter, r *http.Request) {
 		answer.Ready, answer.Reason = false, err.Error()
 	case p.clock.Doubt() != nil:
 		answer.Ready, answer.Reason = false, p.clock.Doubt().Error()
-	case pending > 0:
-		answer.Ready, answer.Reason = false, fmt.Sprintf("%d migrations are pending: run api migrate up", pending)
 	}
 	if answer.Ready {
 		jobs, err := p.worker.Jobs(r.Context())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onceward/onceward/internal/audit"
 	"github.com/onceward/onceward/internal/auth"
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/problem"
 	"github.com/onceward/onceward/internal/tenants"
 )
@@ -19,6 +20,7 @@ import (
 // it has its line here.
 func TestAStrangersAdministrationSeesAndChangesNothing(t *testing.T) {
 	t.Parallel()
+	postgrestest.NeedsLevel(t, 41)
 	h := setup(t)
 	held := h.acquire(h.caller, charge())
 	if err := h.service.DeclareUnknown(t.Context(), h.caller, held.ID.String(), string(held.Lease.Token)); err != nil {

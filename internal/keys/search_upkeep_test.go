@@ -8,12 +8,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 )
 
 // A comparison that was cut off goes on where it was; only the end of a whole
 // one counts as done.
 func TestAComparisonGoesOnWhereItWasCutOff(t *testing.T) {
 	t.Parallel()
+	postgrestest.NeedsLevel(t, 41)
 	h := setup(t)
 	var ids []ID
 	for range 6 {

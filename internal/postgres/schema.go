@@ -19,6 +19,11 @@ import (
 	"github.com/onceward/onceward/migrations"
 )
 
+// OldestLevel is the oldest level of the schema on which this version serves:
+// all calls, pruning and the roll-ups. What else needs a later one fails until
+// it is there. docs/decisions/schema-compatibility.md says how it moves.
+const OldestLevel = 40
+
 // Level is one step of the schema: a file of migrations, or, where the database
 // is ahead of this binary, a number that it does not know.
 type Level struct {
@@ -64,6 +69,45 @@ func (s Schema) Unknown() (unknown []int64) {
 		}
 	}
 	return unknown
+}
+
+// TooOld says why this version cannot serve on the schema; nil: it can, also
+// where later levels are pending, or where the database is ahead of it.
+func (s Schema) TooOld() error {
+	if i := slices.IndexFunc(s.Levels, func(l Level) bool { return l.AppliedAt.IsZero() && l.Number <= OldestLevel }); i >= 0 {
+		return fmt.Errorf("the schema is too old for this version: %s is not applied, and this version serves from level %d on: run api migrate up", s.Levels[i], OldestLevel)
+	}
+	if s.RiverPending > 0 {
+		return fmt.Errorf("the tables of the jobs are too old for this version: %d of their levels are pending: run api migrate up", s.RiverPending)
+	}
+	return nil
+}
+
+// CheckSchema says why this version cannot serve on the schema of the database;
+// nil: it can. It only reads.
+func CheckSchema(ctx context.Context, pool *pgxpool.Pool) error {
+	s, err := ReadSchema(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return s.TooOld()
+}
+
+// LogSchema says once, for a process that starts, how far the database is from
+// what it knows.
+func LogSchema(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) {
+	s, err := ReadSchema(ctx, pool)
+	at := slog.Int64("level", s.Current())
+	switch {
+	case err != nil:
+		logger.WarnContext(ctx, "the schema cannot be read", slog.Any("error", err))
+	case s.TooOld() != nil:
+		logger.WarnContext(ctx, "waiting for the schema", at, slog.Any("error", s.TooOld()))
+	case len(s.Pending()) > 0:
+		logger.WarnContext(ctx, "the schema is behind this version, which serves on it: run api migrate up", at, slog.Any("pending", s.Pending()))
+	case len(s.Unknown()) > 0:
+		logger.InfoContext(ctx, "the schema is ahead of this version, which serves on it", at)
+	}
 }
 
 // ReadSchema looks how far a database has come. It only reads.

@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,59 @@ func TestTheSchemaSaysWhenEachLevelCameAndWhatItWouldLose(t *testing.T) {
 	if err != nil || empty.Current() != 0 || len(empty.Pending()) != len(s.Levels) || empty.RiverLevel != 0 || empty.RiverPending != s.RiverLevel {
 		t.Errorf("an empty database: %+v, %v", empty, err)
 	}
+}
+
+// takesAway finds what a process of the version before could not live with.
+var takesAway = regexp.MustCompile(`\b(drop|rename|truncate|type|not null)\b`)
+
+// What the version before still meets may only add to what it knows, or says
+// which version has left off using what is taken away.
+func TestLevelsThatTheVersionBeforeMeetsOnlyAdd(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(migrations.FS, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := migrations.FS.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		if name <= fmt.Sprintf("%05d~", postgres.OldestLevel) || strings.Contains(up, "\n-- unused since ") {
+			continue
+		}
+		for statement := range strings.SplitAfterSeq(up, ";") {
+			if fault := takesAwayIn(statement); fault != "" {
+				t.Errorf("%s: %q takes something away: add first, and take away one version later with a line \"-- unused since <version>: <what>\" (docs/decisions/schema-compatibility.md)", name, fault)
+			}
+		}
+	}
+	for statement, want := range map[string]bool{
+		"create table t (id uuid not null);": false, "alter table t add column a text;": false, "alter table t add column a int not null default 0;": false,
+		"comment on table t is 'drop';": false, "create unlogged table t (id int);": false,
+		"drop table t;": true, "alter table t drop column a;": true, "alter table t rename to u;": true, "alter table t alter column a set not null;": true,
+		"alter table t alter column a type text;": true, "alter table t add column a int not null;": true, "truncate t;": true,
+	} {
+		if got := takesAwayIn(statement) != ""; got != want {
+			t.Errorf("%s: %v, want %v", statement, got, want)
+		}
+	}
+}
+
+func takesAwayIn(statement string) string {
+	var lines []string
+	for line := range strings.Lines(statement) {
+		if !strings.HasPrefix(line, "--") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	sql := strings.ToLower(strings.TrimSpace(strings.Join(lines, " ")))
+	if strings.HasPrefix(sql, "create") || strings.HasPrefix(sql, "comment") ||
+		strings.Contains(sql, "add column") && strings.Contains(sql, " default ") && !strings.Contains(sql, "drop") {
+		return ""
+	}
+	return takesAway.FindString(sql)
 }
 
 // catalogOf is what defines the schema of a database, in no order of making.

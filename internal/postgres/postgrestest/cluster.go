@@ -76,7 +76,7 @@ func newCluster() (*cluster, error) {
 		if err != nil {
 			return "", err
 		}
-		name := templatePrefix + hash
+		name := templatePrefix + hash + os.Getenv(envSchema)
 		return name, c.ensureTemplate(name)
 	})
 	return c, nil
@@ -166,7 +166,16 @@ func (c *cluster) migrate(ctx context.Context, name string) error {
 		return err
 	}
 	defer pool.Close()
-	return postgres.Migrate(ctx, pool, slog.New(slog.DiscardHandler))
+	if err := postgres.Migrate(ctx, pool, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	switch os.Getenv(envSchema) {
+	case schemaOldest:
+		return toOldest(ctx, pool)
+	case schemaNewer:
+		return toNewer(ctx, pool)
+	}
+	return nil
 }
 
 // lockTemplate takes an advisory lock by asking again and again, as migrations
