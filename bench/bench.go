@@ -197,7 +197,7 @@ func (b *bench) compare(ctx context.Context, db *database) (err error) {
 }
 
 func (b *bench) compareBegins(ctx context.Context, db *database, api *server) (err error) {
-	if !b.wants("begin") {
+	if !b.wants("begin") && !b.wants("single caller") {
 		return nil
 	}
 	naive, err := b.startNaive(ctx, db)
@@ -205,6 +205,14 @@ func (b *bench) compareBegins(ctx context.Context, db *database, api *server) (e
 		return err
 	}
 	defer func() { err = firstOf(err, naive.stop()) }()
+	if b.wants("single caller") {
+		if _, err := b.add(ctx, b.singleCaller(db, api, naive)); err != nil {
+			return err
+		}
+	}
+	if !b.wants("begin") {
+		return nil
+	}
 	closed, err := b.add(ctx, b.begins(db, api, naive))
 	if err == nil && b.wants("open loop") {
 		_, err = b.add(ctx, b.opened(db, api, closed))

@@ -75,15 +75,12 @@ func (b *bench) plainLeg(name, script string, clients int, db *database) leg {
 func (b *bench) begins(db *database, api, naive *server) group {
 	plain := legID(legPlainBegin, plainClients)
 	legs := []leg{b.plainLeg(legPlainBegin, plainBegin, plainClients, db)}
-	for _, conns := range []int{most, some, 1} {
+	for _, conns := range []int{most, some} {
 		legs = append(legs,
 			b.loaded(legDigest, plain, conns, db, digestScript, api),
 			b.loaded(legRequest, plain, conns, db, requestScript, api))
-		if conns != most {
-			legs = append(legs, b.loaded(legNaive, plain, conns, db, digestScript, naive))
-		}
 	}
-	legs = append(legs, b.plainLeg(legPlainBegin, plainBegin, 1, db))
+	legs = append(legs, b.loaded(legNaive, plain, some, db, digestScript, naive))
 	return group{name: "begin", legs: b.thinned(legs), before: db.session.empty}
 }
 

@@ -26,7 +26,7 @@ func marks() []mark {
 		{"batch of 50, 64 connections, to pgbench -c 64", "batch", legID(legBatch, some), plain, rateOf, 3, 5, false},
 		{"replay from memory, 256 connections, to pgbench SELECT -c 64", "replay", legID(legCached, most), legID(legPlainReplay, plainClients), rateOf, 0.8, 1.2, false},
 		{"p99 of begins at 64 connections to that of one statement per request", "begin", legID(legDigest, some), legID(legNaive, some), latencyOf(99), 0.5, 0.3, true},
-		{"p50 of a single caller's begins to that of one statement per request", "begin", legID(legDigest, 1), legID(legNaive, 1), latencyOf(50), 1.1, 1.1, true},
+		{"p50 of a single caller's begins to that of one statement per request", "single caller", legID(legDigest, 1), legID(legNaive, 1), latencyOf(50), 1.1, 1.1, true},
 		{"p99 of callers beside a hammered key to that beside as much other load", "hot key", legID(legBesideHot, quietCallers+loudCallers), legID(legBesideOwn, quietCallers+loudCallers), latencyOf(99), 2, 1.2, true},
 		{"begins with a large table to an empty one", "large table", legID(legLargeTable, most), legID(legEmptyTable, most), rateOf, 0.65, 0.8, false},
 		{"begins during paced pruning to none", "pruning", legID(legPruned, some), legID(legUnpruned, some), rateOf, 0.85, 0.95, false},

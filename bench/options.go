@@ -46,7 +46,7 @@ func readOptions(args []string, errs io.Writer) (options, error) {
 	flags.IntVar(&o.walGB, "wal", 8, "gigabytes of WAL segments that are made before anything is measured")
 	flags.Int64Var(&o.records, "records", 10_000_000, "records of the large table; 0 leaves it and pruning out")
 	flags.DurationVar(&o.soak, "soak", 0, "how long to load one API and watch its memory, such as 10m; 0 leaves it out")
-	only := flags.String("only", "", "regular expression: the groups to run, of begin, pair, batch, hot key, replay, open loop, two processes, telemetry, Redis, large table, pruning, memory")
+	only := flags.String("only", "", "regular expression: the groups to run, of single caller, begin, pair, batch, hot key, replay, open loop, two processes, telemetry, Redis, large table, pruning, memory")
 	flags.StringVar(&o.report, "report", "bench/results/latest.md", "file for the table; empty writes none")
 	flags.StringVar(&o.profile, "profile", "", "folder for CPU and allocation profiles of the API under every load")
 	flags.Var((*list)(&o.environ), "env", "NAME=value for the API; may be repeated")
