@@ -55,6 +55,7 @@ type panel struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
 	Datasource source `json:"datasource"`
+	TimeFrom   string `json:"timeFrom"` // what the panel shows, whatever the dashboard does
 	Grid       struct {
 		X int `json:"x"`
 		Y int `json:"y"`
@@ -235,8 +236,12 @@ func TestTheTenantsDashboardShowsTheTenantsFigures(t *testing.T) {
 	shown := map[string][]map[string]any{}
 	d := dashboardOf(t, "tenant.json")
 	for _, p := range d.Panels {
+		from := now.Add(-6 * time.Hour)
+		if p.TimeFrom == "30d" {
+			from = now.AddDate(0, 0, -30)
+		}
 		for _, target := range p.Targets {
-			rows, err := conn.Query(t.Context(), asGrafana(t, target.RawSQL, tenant, now.Add(-6*time.Hour), now.Add(time.Hour)))
+			rows, err := conn.Query(t.Context(), asGrafana(t, target.RawSQL, tenant, from, now.Add(time.Hour)))
 			if err != nil {
 				t.Fatalf("%s: %v", p.Title, err)
 			}
