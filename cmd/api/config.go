@@ -42,6 +42,8 @@ type config struct {
 	GOGC       gcPercent `env:"GOGC" unit:"%" help:"the Go runtime's own: how far the heap grows between collections, in percent; unset is 400"`
 	GOMEMLIMIT string    `env:"GOMEMLIMIT" unit:"bytes" help:"the Go runtime's own: memory near which it collects harder, such as 1GiB; unset is ONCEWARD_REPLAY_CACHE_MIB + 256 MiB"`
 
+	MetricsTenants settings.Switch `env:"ONCEWARD_METRICS_TENANTS" envDefault:"false" unit:"true or false" help:"true adds begins and 409s by tenant to the metrics, of the first 1000 tenants that a process sees, and of all others together; false has no tenant in any label"`
+
 	LogLevel        settings.LogLevel `env:"ONCEWARD_LOG_LEVEL" envDefault:"info" unit:"word" help:"debug, info, warn or error; the log goes to standard error as JSON lines"`
 	ShutdownTimeout shutdownTimeout   `env:"ONCEWARD_SHUTDOWN_TIMEOUT" envDefault:"8s" unit:"duration" help:"how long running requests are given after SIGTERM or SIGINT before they are cut off; 1s to 5m"`
 

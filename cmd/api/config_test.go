@@ -56,6 +56,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"ONCEWARD_TRUSTED_PROXIES=10.1.2.3/8, 192.0.2.1,fd00::/8",
 		"ONCEWARD_TRUSTED_PROXY_HEADER=forwarded",
 		"ONCEWARD_OPERATOR_TOKEN=" + token + ", " + strings.Repeat("~", longestToken),
+		"ONCEWARD_METRICS_TENANTS=true",
 		"ONCEWARD_LOG_LEVEL=WARN",
 		"ONCEWARD_SHUTDOWN_TIMEOUT=5m",
 	})
@@ -74,6 +75,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		TrustedProxies:  proxies{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("fd00::/8")},
 		ProxyHeader:     "Forwarded",
 		OperatorToken:   tokens{token, strings.Repeat("~", longestToken)},
+		MetricsTenants:  true,
 		LogLevel:        settings.LogLevel(slog.LevelWarn),
 		ShutdownTimeout: shutdownTimeout(5 * time.Minute),
 	}
@@ -128,6 +130,7 @@ func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
 		{[]string{databaseURL, "ONCEWARD_TLS_CERT_FILE=/tls.crt"}, "only one of ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE is set: "},
 		{[]string{databaseURL, "ONCEWARD_TRUSTED_PROXIES=10.0.0.0/8,proxy"}, `ONCEWARD_TRUSTED_PROXIES holds "proxy": `},
 		{[]string{databaseURL, "ONCEWARD_TRUSTED_PROXY_HEADER=Via"}, `ONCEWARD_TRUSTED_PROXY_HEADER is "Via": `},
+		{[]string{databaseURL, "ONCEWARD_METRICS_TENANTS=some"}, `ONCEWARD_METRICS_TENANTS is "some": give true or false`},
 		{[]string{databaseURL, "ONCEWARD_LOG_LEVEL=loud"}, `ONCEWARD_LOG_LEVEL is "loud": `},
 		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=8"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "8": `},
 		{[]string{databaseURL, "ONCEWARD_SHUTDOWN_TIMEOUT=999ms"}, `ONCEWARD_SHUTDOWN_TIMEOUT is "999ms": `},

@@ -15,26 +15,27 @@ type observer struct {
 }
 
 // ObserveBegin counts an answered begin.
-func (o observer) ObserveBegin(_ auth.Caller, begin keys.BeginObservation) {
+func (o observer) ObserveBegin(caller auth.Caller, begin keys.BeginObservation) {
+	tenant := [16]byte(caller.Tenant)
 	switch outcome := begin.Outcome.(type) {
 	case keys.Acquired:
 		if outcome.Resumed {
-			o.metrics.Begin(telemetry.BeginResumed)
+			o.metrics.Begin(tenant, telemetry.BeginResumed)
 			return
 		}
-		o.metrics.Begin(telemetry.BeginAcquired)
+		o.metrics.Begin(tenant, telemetry.BeginAcquired)
 		if outcome.TakenOver {
 			o.metrics.Takeover()
 		}
 	case keys.Replay:
-		o.metrics.Begin(telemetry.BeginReplay)
+		o.metrics.Begin(tenant, telemetry.BeginReplay)
 		o.metrics.ReplayAge(outcome.Age)
 	case keys.InProgress:
-		o.metrics.Begin(telemetry.BeginInProgress)
+		o.metrics.Begin(tenant, telemetry.BeginInProgress)
 	case keys.Mismatch:
-		o.metrics.Begin(telemetry.BeginMismatch)
+		o.metrics.Begin(tenant, telemetry.BeginMismatch)
 	case keys.Unknown:
-		o.metrics.Begin(telemetry.BeginUnknown)
+		o.metrics.Begin(tenant, telemetry.BeginUnknown)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 	"github.com/onceward/onceward/internal/telemetry"
 )
 
@@ -72,5 +74,37 @@ func TestAnAlarmNamesTheRecordAndNeverItsKey(t *testing.T) {
 	logged.Reset()
 	if answered(keys.Mismatch{})(o); logged.Len() != 0 {
 		t.Errorf("an ordinary answer is logged: %s", logged.String())
+	}
+}
+
+// Who collects the metrics learns of a tenant only where the operator allows it.
+func TestATenantIsInTheMetricsOnlyWhereItIsAllowed(t *testing.T) {
+	t.Parallel()
+	databaseURL := postgrestest.NewURL(t)
+	c := newClient(t, databaseURL)
+	for _, allowed := range []bool{false, true} {
+		i := startHere(t, databaseURL, fmt.Sprintf("ONCEWARD_METRICS_TENANTS=%t", allowed))
+		body := strings.Replace(begin, "0123456789", fmt.Sprintf("%010d", time.Now().UnixNano()), 1)
+		for _, want := range []int{http.StatusCreated, http.StatusConflict} {
+			if got := call(t, http.MethodPost, i.URL+"/v1/keys", c.key.Reveal(), body); got.status != want {
+				t.Fatalf("begin: %d %s, want %d", got.status, got.body, want)
+			}
+		}
+		metrics := call(t, http.MethodGet, i.OpsURL+"/metrics", "", "").body
+		if got := strings.Contains(metrics, c.tenant.String()); got != allowed {
+			t.Errorf("allowed %t, and the tenant is there: %t", allowed, got)
+		}
+		for _, line := range []string{
+			fmt.Sprintf(`onceward_tenant_begins_total{outcome="acquired",tenant="%s"} 1`, c.tenant), fmt.Sprintf(`onceward_tenant_begins_total{outcome="in_progress",tenant="%s"} 1`, c.tenant),
+			fmt.Sprintf(`onceward_tenant_conflicts_total{code="in_progress",tenant="%s"} 1`, c.tenant), `onceward_tenant_begins_total{outcome="acquired",tenant="other"} 0`,
+		} {
+			if got := strings.Contains(metrics, "\n"+line+"\n"); got != allowed {
+				t.Errorf("allowed %t, and %s is there: %t", allowed, line, got)
+			}
+		}
+		i.stop()
+		if err := i.wait(t); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -39,6 +39,9 @@ func newInstruments(ctx context.Context, cfg config, stderr io.Writer) (instrume
 	lines := telemetry.NewLines(stderr)
 	logger := telemetry.NewLogger(lines, cfg.LogLevel.Slog())
 	metrics := telemetry.NewMetrics()
+	if cfg.MetricsTenants {
+		metrics.AllowTenants()
+	}
 	exporter, err := metrics.Export(ctx, cfg.targets, "onceward-api", logger)
 	return instruments{metrics, exporter, lines, postgres.NewRoom(time.Now)}, exporter.Logger(logger), err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/onceward/onceward/internal/api/apitest"
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/postgres/postgrestest"
 )
 
 func forget(t *testing.T, c *apitest.Client, id string, fence int64, more apitest.Object) *apitest.Answer {
@@ -464,6 +465,7 @@ func TestASearchGoesOnByItsCursorAndNoOtherDoes(t *testing.T) {
 
 func TestWhatAKilledProcessDidNotCarryOverIsFoundByTheJob(t *testing.T) {
 	t.Parallel()
+	postgrestest.NeedsLevel(t, 41)
 	w := apitest.New(t)
 	ops, c := w.Client(w.Tenant.Ops), w.Client(w.Tenant.Service)
 	kept, ended := acquire(t, c, newKey(t)), acquire(t, c, newKey(t))
@@ -487,6 +489,7 @@ func TestWhatAKilledProcessDidNotCarryOverIsFoundByTheJob(t *testing.T) {
 // once.
 func TestSearchIsFilledAgainAfterACrash(t *testing.T) {
 	t.Parallel()
+	postgrestest.NeedsLevel(t, 41)
 	w := apitest.New(t)
 	ops, c := w.Client(w.Tenant.Ops), w.Client(w.Tenant.Service)
 	upkeep := keys.NewSearchUpkeep(w.Pool)

@@ -51,6 +51,9 @@ func (x *exchange) count(latency time.Duration) {
 	if figures != nil {
 		figures.Observe(x.status, x.outcome, latency)
 	}
+	if x.status == http.StatusConflict && x.api.requests != nil {
+		x.api.requests.TenantConflict(x.caller.Tenant, x.outcome)
+	}
 }
 
 func (x *exchange) log(latency time.Duration) {

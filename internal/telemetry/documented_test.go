@@ -24,6 +24,7 @@ func TestTheDocumentListsWhatIsExported(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	api, worker := NewMetrics(), NewWorkerMetrics()
+	api.AllowTenants()
 	api.Route("r").Observe(409, "in_progress", 0)
 	api.Batches("begin").Observe(0, 1, 0)
 	api.WatchStore(1, func() StoreStats { return StoreStats{Queues: []QueueStats{{Kind: "begin"}}} })

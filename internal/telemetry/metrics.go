@@ -46,6 +46,7 @@ type Metrics struct {
 	requests        *prometheus.CounterVec
 	latencies       *prometheus.HistogramVec
 	conflicts       map[problem.Kind]prometheus.Counter
+	tenants         *tenantMetrics // nil: no tenant is in a label
 }
 
 // NewMetrics makes the figures, all at zero, in a registry of their own beside
@@ -103,8 +104,13 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// Begin counts an answered begin.
-func (m *Metrics) Begin(outcome BeginOutcome) { m.begins[outcome].Inc() }
+// Begin counts an answered begin of a tenant.
+func (m *Metrics) Begin(tenant [16]byte, outcome BeginOutcome) {
+	m.begins[outcome].Inc()
+	if m.tenants != nil {
+		m.tenants.of(tenant).begins[outcome].Inc()
+	}
+}
 
 // Takeover counts a begin that took a lapsed lease over; it is also an acquired one.
 func (m *Metrics) Takeover() { m.takeovers.Inc() }

@@ -51,7 +51,7 @@ func TestEachFigureCountsItsOwn(t *testing.T) {
 	m := NewMetrics()
 	for o := range beginOutcomes {
 		for range o + 1 {
-			m.Begin(o)
+			m.Begin([16]byte{1}, o)
 		}
 	}
 	m.Takeover()
@@ -160,16 +160,22 @@ func TestBatchesQueuesAndTheCacheAreShown(t *testing.T) {
 
 // What every request pays.
 func TestCountingARequestAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPerRun counts those of all goroutines
-	m := NewMetrics()
-	r, b := m.Route("POST /v1/keys"), m.Batches("begin")
-	r.Observe(201, "acquired", time.Millisecond)
-	if n := testing.AllocsPerRun(100, func() {
+	for _, tenants := range []bool{false, true} {
+		m := NewMetrics()
+		if tenants {
+			m.AllowTenants()
+		}
+		r, b := m.Route("POST /v1/keys"), m.Batches("begin")
 		r.Observe(201, "acquired", time.Millisecond)
-		b.Observe(0, 3, time.Millisecond)
-		m.Begin(BeginReplay)
-		m.ReplayAge(time.Second)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+		if n := testing.AllocsPerRun(100, func() {
+			r.Observe(201, "acquired", time.Millisecond)
+			b.Observe(0, 3, time.Millisecond)
+			m.Begin([16]byte{1}, BeginReplay)
+			m.TenantConflict([16]byte{1}, "in_progress")
+			m.ReplayAge(time.Second)
+		}); n != 0 {
+			t.Errorf("%v allocations; tenants are counted: %t", n, tenants)
+		}
 	}
 }
 
