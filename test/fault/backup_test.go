@@ -124,14 +124,15 @@ func command(t *testing.T, program string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
 	for i, arg := range args {
-		at, err := url.Parse(strings.TrimPrefix(arg, "--dbname="))
+		given := strings.TrimPrefix(strings.TrimPrefix(arg, "--dbname="), "--maintenance-db=")
+		at, err := url.Parse(given)
 		if err != nil || at.User == nil {
 			continue
 		}
 		password, _ := at.User.Password()
 		cmd.Env = append(cmd.Environ(), "PGPASSWORD="+password)
 		at.User = url.User(at.User.Username())
-		cmd.Args[i+1] = strings.Replace(arg, strings.TrimPrefix(arg, "--dbname="), at.String(), 1)
+		cmd.Args[i+1] = strings.Replace(arg, given, at.String(), 1)
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", filepath.Base(program), err, out)

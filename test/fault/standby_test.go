@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,20 +122,25 @@ func standbyOf(t *testing.T, primary *ownServer) *ownServer {
 // belongsAs gives all of a folder to the owner of another, as whom PostgreSQL runs.
 func belongsAs(t *testing.T, folder, other string) {
 	t.Helper()
-	info, err := os.Stat(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // of every Unix
-	err = filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+	owner := ownerOf(t, other)
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
 	})
 	if err != nil {
-		t.Fatalf("give the data folder to PostgreSQL's user on %s: %v", runtime.GOOS, err)
+		t.Fatalf("give %s to PostgreSQL's user: %v", folder, err)
 	}
+}
+
+func ownerOf(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // of every Unix
 }
 
 // promote makes a standby the primary.
