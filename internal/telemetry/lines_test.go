@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,12 +8,13 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/internal/telemetry"
+	"github.com/onceward/onceward/test/outputtest"
 )
 
 func TestALineAloneIsSentAtOnceAndOthersAfterATenthOfASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out outputtest.Buffer
 		lines := telemetry.NewLines(&out)
 		logger := telemetry.NewLogger(lines, slog.LevelInfo)
 		for round := range 2 {
@@ -28,7 +28,7 @@ func TestALineAloneIsSentAtOnceAndOthersAfterATenthOfASecond(t *testing.T) {
 			logger.Info("two")
 			time.Sleep(99 * time.Millisecond)
 			synctest.Wait()
-			if out.Len() != 0 {
+			if out.String() != "" {
 				t.Fatalf("round %d: sent at once: %s", round, out.String())
 			}
 			time.Sleep(2 * time.Millisecond)
@@ -44,7 +44,7 @@ func TestALineAloneIsSentAtOnceAndOthersAfterATenthOfASecond(t *testing.T) {
 func TestAWarningAndAFullBufferAreSentAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out outputtest.Buffer
 		lines := telemetry.NewLines(&out)
 		logger := telemetry.NewLogger(lines, slog.LevelInfo).With(slog.String("of", "a group"))
 		logger.Info("at once")

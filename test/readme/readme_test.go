@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package readme_test types what README.md, docs/administration.md and
-// docs/operations.md say to type, each into one shell, against what `make run` starts, and compares what is
+// Package readme_test types what README.md, docs/administration.md,
+// docs/operations.md and docs/configuration.md say to type, each into one shell, against what `make run` starts, and compares what is
 // printed with what the page says, to the letter.
 //
 // Everything happens in a folder of its own that looks like a built checkout, on
@@ -76,6 +76,18 @@ func TestTheOperationsPagePrintsWhatItSays(t *testing.T) {
 	}
 	for _, fault := range try(t, checkout, commands) {
 		t.Errorf("docs/operations.md, %s", fault)
+	}
+}
+
+func TestTheConfigurationPagePrintsWhatItSays(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash")
+	commands := read(t, "../../docs/configuration.md")
+	if len(commands) < 2 {
+		t.Errorf("docs/configuration.md has %d commands: they have gone where this test does not look", len(commands))
+	}
+	for _, fault := range try(t, newCheckout(t), commands) {
+		t.Errorf("docs/configuration.md, %s", fault)
 	}
 }
 
@@ -180,16 +192,7 @@ func environ(set ...string) []string {
 // was built, and returns the folder. It ends with the test.
 func run(t *testing.T) (checkout string) {
 	t.Helper()
-	checkout = t.TempDir()
-	root, err := filepath.Abs("../..")
-	for name, is := range map[string]string{
-		"Makefile": filepath.Join(root, "Makefile"), "web": filepath.Join(root, "web"), "bin": processtest.BinFolder(),
-	} {
-		err = errors.Join(err, os.Symlink(is, filepath.Join(checkout, name)))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkout = newCheckout(t)
 	var said outputtest.Buffer
 	dev := exec.Command(filepath.Join(checkout, "bin", "dev"))
 	dev.Dir = checkout
@@ -221,5 +224,21 @@ func run(t *testing.T) (checkout string) {
 		}
 		return strings.Contains(said.String(), "\nOnceward answers at ")
 	})
+	return checkout
+}
+
+// newCheckout is a folder that looks like a built checkout.
+func newCheckout(t *testing.T) (checkout string) {
+	t.Helper()
+	checkout = t.TempDir()
+	root, err := filepath.Abs("../..")
+	for name, is := range map[string]string{
+		"Makefile": filepath.Join(root, "Makefile"), "web": filepath.Join(root, "web"), "bin": processtest.BinFolder(),
+	} {
+		err = errors.Join(err, os.Symlink(is, filepath.Join(checkout, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return checkout
 }
