@@ -52,9 +52,9 @@ func (b *bench) twoProcesses(db *database, one, other *server) group {
 		}
 		return m, err
 	}
-	return group{name: "two processes", before: db.session.empty, legs: []leg{
-		b.loaded(legOneProcess, "", most, db, digestScript, one),
-		b.loaded(legTwoProcesses, legID(legOneProcess, most), most, db, digestScript, one, other),
+	return group{name: "two processes", legs: []leg{
+		b.fresh(b.loaded(legOneProcess, "", most, db, digestScript, one), db, one, other),
+		b.fresh(b.loaded(legTwoProcesses, legID(legOneProcess, most), most, db, digestScript, one, other), db, one, other),
 		{name: legContested, conns: 4, run: contested},
 	}}
 }

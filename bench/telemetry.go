@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 )
 
@@ -91,6 +93,10 @@ func (b *bench) compareTelemetry(ctx context.Context, db *database, silent *serv
 			b.loaded(legSilentToo, legID(legSilent, conns), conns, db, digestScript, others[legSilentToo]),
 			told(legTold, conns), told(legToldSeldom, conns))
 	}
-	_, err = b.add(ctx, group{name: "telemetry", before: db.session.empty, legs: legs})
+	servers := append(slices.Collect(maps.Values(others)), silent)
+	for i, l := range legs {
+		legs[i] = b.fresh(l, db, servers...)
+	}
+	_, err = b.add(ctx, group{name: "telemetry", legs: legs})
 	return err
 }
