@@ -14,6 +14,10 @@ import (
 // fingerprint.
 const digestSize = 16
 
+// inlineFieldBytes is the longest field that is copied before it is hashed. What
+// a keyer keeps for the next call stays as small as that, whatever it has hashed.
+const inlineFieldBytes = 512
+
 // keyer makes digests under a tenant's secret: HMAC-SHA-256 over a domain and
 // fields, each preceded by its length as an unsigned 64-bit big-endian number,
 // so that no two lists of fields run together. Whatever is stored about a
@@ -33,7 +37,7 @@ func borrow(from *tenants.Snapshot) *keyer {
 	if k, ok := from.Keyers.Get().(*keyer); ok {
 		return k
 	}
-	return &keyer{mac: hmac.New(sha256.New, from.Secret[:]), buf: make([]byte, 0, 512), home: from.Keyers}
+	return &keyer{mac: hmac.New(sha256.New, from.Secret[:]), buf: make([]byte, 0, inlineFieldBytes), home: from.Keyers}
 }
 
 func (k *keyer) giveBack() { k.home.Put(k) }
@@ -52,7 +56,7 @@ func (k *keyer) text(field string) *keyer {
 
 func (k *keyer) bytes(field []byte) *keyer {
 	k.buf = k.length(len(field))
-	if len(field) > cap(k.buf) { // a body: hashed where it is
+	if len(field) > inlineFieldBytes { // a body: hashed where it is
 		_, _ = k.mac.Write(k.buf) // a hash never returns an error (package hash)
 		_, _ = k.mac.Write(field)
 		k.buf = k.buf[:0]
