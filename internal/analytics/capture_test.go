@@ -270,8 +270,11 @@ func TestRunFlushesByItselfAndOnceMoreAtTheEnd(t *testing.T) {
 		}
 	}
 	stop()
-	h.recorder.Note(c.event(Replay))
 	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	h.recorder.Note(c.event(Replay))
+	if err := h.recorder.Run(ctx); err != nil { // its context has ended: only the last flush is left
 		t.Fatal(err)
 	}
 	h.same("replays", h.outcomes(c, Query{}).Total.Begins(), int64(2))
