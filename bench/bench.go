@@ -175,7 +175,7 @@ func (b *bench) compare(ctx context.Context, db *database) (err error) {
 			return err
 		}
 	}
-	if b.wants("telemetry") {
+	if b.wants("telemetry") && !b.opts.quick {
 		if err := b.compareTelemetry(ctx, db, api); err != nil {
 			return err
 		}

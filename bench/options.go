@@ -40,7 +40,7 @@ func readOptions(args []string, errs io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	flags.BoolVar(&o.quick, "quick", false, "under two minutes: 2 rounds of 1 second, without the large table, pruning and memory")
+	flags.BoolVar(&o.quick, "quick", false, "under two minutes: 2 rounds of 1 second, without telemetry, the large table, pruning and memory")
 	flags.IntVar(&o.pairs, "pairs", 5, "rounds of each comparison")
 	flags.IntVar(&o.seconds, "seconds", 5, "seconds of each leg of a round")
 	flags.IntVar(&o.walGB, "wal", 8, "gigabytes of WAL segments that are made before anything is measured")
