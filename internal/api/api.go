@@ -98,6 +98,7 @@ type API struct {
 	jobs      http.Handler
 	clock     Clock
 	proxies   Proxies
+	bodies    *bodyRoom
 
 	pages  *reference.Reference
 	ready  *readiness
@@ -125,7 +126,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{
 		baseURL: baseURL, auth: c.Auth, tenants: c.Tenants, keys: c.Keys, admin: c.Admin, signIns: newSignIns(c.SignInsPerSecond), refusals: newRefusals(time.Now), sessions: c.Sessions, metrics: c.Metrics,
-		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs, clock: c.Clock, proxies: c.Proxies,
+		analytics: c.Analytics, pruning: c.Pruning, jobs: c.Jobs, clock: c.Clock, proxies: c.Proxies, bodies: newBodyRoom(),
 		pages: pages, ready: newReadiness(c.Checks), logger: c.Logger,
 		requests: c.Requests, tracer: c.Tracer, nowFunc: time.Now,
 	}

@@ -69,6 +69,9 @@ func (r *beginRequest) decode(x *exchange) (err error) {
 	if err != nil {
 		return err
 	}
+	if r.waits { // for the completion of another, which may need the room
+		x.giveBackBodyRoom()
+	}
 	d, err := x.limitCaller(r.begin.Caller)
 	x.showRate(d)
 	return err

@@ -48,6 +48,9 @@ func (x *exchange) readBody() error {
 	if x.request.ContentLength > limit {
 		return requestTooLarge(limit)
 	}
+	if err := x.takeBodyRoom(limit); err != nil {
+		return err
+	}
 	// The server's own writer, not the exchange: MaxBytesReader tells it to
 	// close a connection that still has the rest of the body on it.
 	body := http.MaxBytesReader(x.ResponseWriter, x.request.Body, limit)
@@ -65,6 +68,27 @@ func (x *exchange) readBody() error {
 	// deadlines has none to lift.
 	_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Time{})
 	return nil
+}
+
+// takeBodyRoom waits for room for a large body. What is not announced may come
+// to the limit.
+func (x *exchange) takeBodyRoom(limit int64) (err error) {
+	size := x.request.ContentLength
+	if size < 0 {
+		size = limit
+	}
+	if size > firstReadBytes {
+		x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size)
+	}
+	return err
+}
+
+// giveBackBodyRoom may be called more than once.
+func (x *exchange) giveBackBodyRoom() {
+	if x.bodyRoom != nil {
+		x.bodyRoom()
+		x.bodyRoom = nil
+	}
 }
 
 func (x *exchange) bodyLimit() (int64, error) {

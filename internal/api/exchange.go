@@ -36,6 +36,7 @@ type exchange struct {
 	caller    auth.Caller // zero until authenticated
 	query     url.Values
 	body      []byte
+	bodyRoom  func()          // gives back what body takes of api.bodies; nil: nothing
 	isMessage bool            // the body is application/http
 	limits    tenants.Limits  // zero where no rate is kept
 	rate      limits.Decision // what the answer's RateLimit tells of

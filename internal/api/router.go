@@ -44,6 +44,7 @@ func newRouter(a *API, listener Listener) *router {
 func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	x := newExchange(r.api, w, req)
 	defer x.end() //nolint:contextcheck // it has the request's
+	defer x.giveBackBodyRoom()
 	r.mux.ServeHTTP(x, req)
 }
 
