@@ -71,14 +71,16 @@ func (x *exchange) readBody() error {
 }
 
 // takeBodyRoom waits for room for a large body. What is not announced may come
-// to the limit.
+// to the limit. Over HTTP/2 it does not wait: what nobody reads takes up the
+// window of its connection, and others, of other tenants too behind a proxy,
+// would wait with it.
 func (x *exchange) takeBodyRoom(limit int64) (err error) {
 	size := x.request.ContentLength
 	if size < 0 {
 		size = limit
 	}
 	if size > firstReadBytes {
-		x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size)
+		x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size, x.request.ProtoMajor < 2)
 	}
 	return err
 }

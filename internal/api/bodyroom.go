@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -39,19 +40,19 @@ func newBodyRoom() *bodyRoom {
 	return &bodyRoom{all: semaphore.NewWeighted(maxBodyRoom), tenants: make(map[auth.TenantID]*tenantBodyRoom)}
 }
 
-// take waits until there is room for size more bytes of the tenant's, until
-// giveBack, which is called once. What is larger than all that a tenant may have
-// gets that. Kinds: unavailable.
-func (r *bodyRoom) take(ctx context.Context, tenant auth.TenantID, size int64) (giveBack func(), err error) {
+// take has room for size more bytes of the tenant's, until giveBack, which is
+// called once; where there is none it waits, or not. What is larger than all
+// that a tenant may have gets that. Kinds: unavailable.
+func (r *bodyRoom) take(ctx context.Context, tenant auth.TenantID, size int64, waits bool) (giveBack func(), err error) {
 	size = min(size, maxBodyRoomPerTenant)
 	ctx, cancel := context.WithTimeout(ctx, bodyRoomTimeout)
 	defer cancel()
 	mine := r.enter(tenant)
-	if err := mine.own.Acquire(ctx, size); err != nil {
+	if err := acquire(ctx, mine.own, size, waits); err != nil {
 		r.leave(tenant)
 		return nil, errNoBodyRoom(err)
 	}
-	if err := r.all.Acquire(ctx, size); err != nil {
+	if err := acquire(ctx, r.all, size, waits); err != nil {
 		mine.own.Release(size)
 		r.leave(tenant)
 		return nil, errNoBodyRoom(err)
@@ -61,6 +62,19 @@ func (r *bodyRoom) take(ctx context.Context, tenant auth.TenantID, size int64) (
 		mine.own.Release(size)
 		r.leave(tenant)
 	}, nil
+}
+
+var errBodyRoomFull = errors.New("the room for bodies is full")
+
+func acquire(ctx context.Context, from *semaphore.Weighted, size int64, waits bool) error {
+	switch {
+	case from.TryAcquire(size):
+		return nil
+	case !waits:
+		return errBodyRoomFull
+	default:
+		return from.Acquire(ctx, size)
+	}
 }
 
 func (r *bodyRoom) enter(tenant auth.TenantID) *tenantBodyRoom {

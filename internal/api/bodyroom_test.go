@@ -14,6 +14,7 @@ import (
 
 	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/keys"
+	"github.com/onceward/onceward/internal/problem"
 )
 
 // tenantByToken knows whoever comes as a tenant of the token's first letter.
@@ -126,7 +127,7 @@ func blanks(n int) []byte {
 func TestAWaitHoldsNoRoomForBodies(t *testing.T) {
 	t.Parallel()
 	rooms := newBodyRoom()
-	giveBack, err := rooms.take(t.Context(), auth.TenantID{1}, maxBodyRoomPerTenant+1)
+	giveBack, err := rooms.take(t.Context(), auth.TenantID{1}, maxBodyRoomPerTenant+1, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,4 +144,27 @@ func TestAWaitHoldsNoRoomForBodies(t *testing.T) {
 		t.Error("the room is held during the wait")
 	}
 	x.giveBackBodyRoom() // as at the end of every request
+}
+
+// Over HTTP/2 a body that waits would take up the window of its connection.
+func TestOverHTTP2NobodyWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &API{bodies: newBodyRoom()}
+		for major, want := range map[int]time.Duration{1: bodyRoomTimeout, 2: 0} {
+			giveBack, err := a.bodies.take(t.Context(), auth.TenantID{}, maxBodyRoomPerTenant, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			x := &exchange{api: a, request: &http.Request{ProtoMajor: major, ContentLength: maxBatchBytes}}
+			if err := x.takeBodyRoom(maxBatchBytes); asProblem(err).Kind != problem.KindUnavailable {
+				t.Errorf("HTTP/%d: err = %v, want %s", major, err, problem.KindUnavailable)
+			}
+			if took := time.Since(began); took != want {
+				t.Errorf("HTTP/%d: refused after %s, want %s", major, took, want)
+			}
+			giveBack()
+		}
+	})
 }
