@@ -64,6 +64,9 @@ func commands() []command {
 	}
 }
 
+// isOfSchema finds the commands that need no schema yet.
+func (c *command) isOfSchema() bool { return strings.HasPrefix(c.words, "migrate ") }
+
 // isGroup says whether the word is the first of a command of two.
 func isGroup(word string) bool {
 	return slices.ContainsFunc(commands(), func(c command) bool { return strings.HasPrefix(c.words, word+" ") })

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 
+	"github.com/onceward/onceward/internal/auth"
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/settings"
 	"github.com/onceward/onceward/internal/telemetry"
@@ -71,6 +74,41 @@ func loadConfig(environ []string) (config, error) {
 		errs = append(errs, errors.New("only one of ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE is set: set both, or neither"))
 	}
 	return cfg, errors.Join(errs...)
+}
+
+// loadServing is loadConfig for the process itself, and for who wants to know
+// how it would start: it looks into the files that nobody else needs.
+func loadServing(environ []string) (config, error) {
+	cfg, err := loadConfig(environ)
+	return cfg, errors.Join(err, cfg.checkFiles())
+}
+
+func (c config) checkFiles() error {
+	var errs []error
+	if c.TLSCertFile != "" && c.TLSKeyFile != "" {
+		certificate, certErr := readNamed("ONCEWARD_TLS_CERT_FILE", c.TLSCertFile)
+		key, keyErr := readNamed("ONCEWARD_TLS_KEY_FILE", c.TLSKeyFile)
+		errs = append(errs, certErr, keyErr)
+		if certErr == nil && keyErr == nil {
+			if _, err := tls.X509KeyPair(certificate, key); err != nil {
+				errs = append(errs, fmt.Errorf("ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE hold no certificate with its key: %w", err))
+			}
+		}
+	}
+	if c.JWTKeysFile != "" {
+		if _, err := auth.KeysFromPEM([]byte(c.JWTKeysFile)); err != nil {
+			errs = append(errs, fmt.Errorf("ONCEWARD_JWT_KEYS_FILE %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func readNamed(variable, path string) ([]byte, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s names a file that cannot be read: %w", variable, settings.WithoutPath(err))
+	}
+	return content, nil
 }
 
 func countSet(set []bool) (n int) {

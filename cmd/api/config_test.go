@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/onceward/onceward/internal/api/certificatetest"
 	"github.com/onceward/onceward/internal/settings"
 	"github.com/onceward/onceward/internal/settings/settingstest"
 )
@@ -141,6 +142,8 @@ func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
 		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + strings.Repeat("t", longestToken+1)}, "ONCEWARD_OPERATOR_TOKEN holds a token that cannot be one: "},
 		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN=" + strings.Repeat(token+",", mostOperatorTokens) + token}, "ONCEWARD_OPERATOR_TOKEN holds 9 tokens: "},
 		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN_FILE=" + missing}, "ONCEWARD_OPERATOR_TOKEN_FILE names a file that cannot be read: "},
+		{[]string{databaseURL, "ONCEWARD_OPERATOR_TOKEN_FILE=hunter2"}, "ONCEWARD_OPERATOR_TOKEN_FILE names a file that cannot be read: "},
+		{[]string{databaseURL, "OTEL_EXPORTER_OTLP_CERTIFICATE=hunter2"}, "OTEL_EXPORTER_OTLP_CERTIFICATE names a file that cannot be read: "},
 	} {
 		_, err := loadConfig(tt.environ)
 		switch {
@@ -150,6 +153,53 @@ func TestABadValueIsOneSentenceThatNamesTheVariable(t *testing.T) {
 			t.Errorf("%v: got %q, want one sentence that begins %q", tt.environ, err, tt.want)
 		case strings.Contains(err.Error(), "hunter2"):
 			t.Errorf("%v: %q shows a secret", tt.environ, err)
+		}
+	}
+}
+
+// A process that would not start with a file says so where its configuration is
+// shown, and whoever needs no such file goes on without.
+func TestTheFilesOfTheProcessAreLookedInto(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	certificatetest.Write(t, dir, 1, time.Now())
+	cert, key, junk := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "junk")
+	if err := os.WriteFile(junk, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const certFile, keyFile = "ONCEWARD_TLS_CERT_FILE=", "ONCEWARD_TLS_KEY_FILE="
+	for _, tt := range []struct {
+		environ []string
+		want    []string // how the sentences begin
+	}{
+		{[]string{certFile + cert, keyFile + key}, nil},
+		{[]string{certFile + cert, keyFile + junk}, []string{"ONCEWARD_TLS_CERT_FILE and ONCEWARD_TLS_KEY_FILE hold no certificate with its key: "}},
+		{[]string{certFile + cert + "x", keyFile + "hunter2"}, []string{
+			"ONCEWARD_TLS_CERT_FILE names a file that cannot be read: ", "ONCEWARD_TLS_KEY_FILE names a file that cannot be read: ",
+		}},
+		{[]string{"ONCEWARD_JWT_KEYS_FILE=" + junk}, []string{"ONCEWARD_JWT_KEYS_FILE holds 0 keys: "}},
+	} {
+		environ := append([]string{databaseURL}, tt.environ...)
+		var out bytes.Buffer
+		err := run(t.Context(), []string{"config"}, environ, &out, &out)
+		if len(tt.want) == 0 {
+			if err != nil {
+				t.Errorf("%v: %v", tt.environ, err)
+			}
+			continue
+		}
+		said := strings.Split(fmt.Sprint(err), "\n")
+		if len(said) != len(tt.want) || strings.Contains(fmt.Sprint(err, out.String()), "hunter2") {
+			t.Errorf("%v: %q, want %q", tt.environ, said, tt.want)
+			continue
+		}
+		for i, sentence := range said {
+			if !strings.HasPrefix(sentence, tt.want[i]) {
+				t.Errorf("%v: %q, want %q", tt.environ, sentence, tt.want[i])
+			}
+		}
+		if _, err := loadConfig(environ); err != nil {
+			t.Errorf("%v: a command needs it too: %v", tt.environ, err)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/onceward/onceward/internal/postgres"
 	"github.com/onceward/onceward/internal/settings"
-	"github.com/onceward/onceward/internal/telemetry"
 )
 
 func main() {
@@ -51,15 +50,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case word != "" && !isPlain(word):
 		return fmt.Errorf("there is no command %q; api help shows what there is", word)
 	}
-	cfg, err := loadConfig(environ)
+	if word == "probe" {
+		return probe(ctx, environ)
+	}
+	cfg, err := loadServing(environ)
 	if err != nil {
 		return err
 	}
-	switch word {
-	case "config":
+	if word == "config" {
 		return settings.Show(stdout, cfg)
-	case "probe":
-		return telemetry.Probe(ctx, string(cfg.ListenAddr), cfg.TLSCertFile != "")
 	}
 	told, logger, err := newInstruments(ctx, cfg, stderr)
 	if err != nil {

@@ -98,7 +98,7 @@ func migrateDown(set *flag.FlagSet) func(context.Context, *administration, io.Wr
 			return err
 		}
 		gone := shownLevelOf(taken)
-		gone.State = "pending"
+		gone.State, gone.AppliedAt = "pending", time.Time{}
 		shown.TakenBack = &gone
 		return show(out, shown)
 	}

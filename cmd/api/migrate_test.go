@@ -53,6 +53,9 @@ func TestPendingLevelsFailTheCheckAlone(t *testing.T) {
 	if out, failure := s.run(t, "migrate", "status"); failure != "" || !strings.Contains(out, `"state":"pending"`) {
 		t.Errorf("%s, %s", out, failure)
 	}
+	if out, failure := s.run(t, "tenant", "list"); out != "" || !strings.Contains(failure, "the schema is too old for this version") {
+		t.Errorf("without a schema: %s, %s", out, failure)
+	}
 	if out, failure := s.run(t, "migrate", "status", "-check"); !strings.Contains(failure, "levels are pending: run api migrate up") || !strings.Contains(out, `"level":0`) {
 		t.Errorf("%s, %s", out, failure)
 	}
@@ -77,7 +80,7 @@ func TestALevelIsTakenBackByItsNumberAndComesAgain(t *testing.T) {
 		}
 	}
 	s.must(t, &down, "migrate", "down", "-level", fmt.Sprint(last.Level))
-	if down.TakenBack == nil || down.TakenBack.Level != last.Level || down.TakenBack.Loses != last.Loses || down.Level >= last.Level || down.Pending != 1 {
+	if down.TakenBack == nil || down.TakenBack.Level != last.Level || down.TakenBack.Loses != last.Loses || !down.TakenBack.AppliedAt.IsZero() || down.Level >= last.Level || down.Pending != 1 {
 		t.Errorf("%+v", down)
 	}
 	s.must(t, &up, "migrate", "up")

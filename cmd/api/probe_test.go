@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -23,7 +24,7 @@ func probes(t *testing.T, start func(http.Handler) *httptest.Server, further []s
 	asked := make(chan string, 1)
 	server := start(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
 	t.Cleanup(server.Close)
-	environ := []string{"ONCEWARD_DATABASE_URL=postgres://nowhere.invalid/none", "ONCEWARD_LISTEN_ADDR=" + server.Listener.Addr().String()}
+	environ := []string{"ONCEWARD_DATABASE_URL_FILE=a secret that is no longer there", "ONCEWARD_LISTEN_ADDR=" + server.Listener.Addr().String()}
 	environ = append(environ, further...)
 	if err := run(t.Context(), []string{"probe"}, environ, io.Discard, io.Discard); err != nil {
 		t.Error(err)
@@ -39,5 +40,8 @@ func probes(t *testing.T, start func(http.Handler) *httptest.Server, further []s
 	server.Close()
 	if err := run(t.Context(), []string{"probe"}, environ, io.Discard, io.Discard); err == nil {
 		t.Error("a listener that is gone is said to live")
+	}
+	if err := run(t.Context(), []string{"probe"}, []string{"ONCEWARD_LISTEN_ADDR=8080"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "ONCEWARD_LISTEN_ADDR is ") {
+		t.Errorf("an address that is none: %v", err)
 	}
 }

@@ -29,11 +29,27 @@ func runCommand(ctx context.Context, c *command, args, environ []string, stdout,
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel.Slog())
 	defer closePool(pool, logger)
+	if !c.isOfSchema() {
+		if err := postgres.CheckSchema(ctx, pool); err != nil {
+			return err
+		}
+	}
 	a, err := newAdministration(pool, cfg, logger)
 	if err != nil {
 		return err
 	}
 	return told(do(ctx, a, stdout))
+}
+
+// probe asks the process that serves with this environment. Only where it
+// listens counts: the rest that process has read at its start, and what has
+// become of a mounted file since then is not its death.
+func probe(ctx context.Context, environ []string) error {
+	cfg, err := loadConfig(environ)
+	if cfg.ListenAddr == "" {
+		return err
+	}
+	return telemetry.Probe(ctx, string(cfg.ListenAddr), cfg.TLSCertFile != "")
 }
 
 func isHelp(word string) bool {

@@ -40,15 +40,16 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return fmt.Errorf("there is no command %q; worker help shows what there is", args[0])
 	}
 	cfg, err := loadConfig(environ)
+	if len(args) == 1 && args[0] == "probe" && cfg.ListenAddr != "" {
+		// Only where it listens counts: what has become of a mounted file
+		// since the process read it is not its death.
+		return telemetry.Probe(ctx, string(cfg.ListenAddr), false)
+	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(args) == 0:
-	case args[0] == "config":
+	if len(args) == 1 {
 		return settings.Show(stdout, cfg)
-	default:
-		return telemetry.Probe(ctx, string(cfg.ListenAddr), false)
 	}
 	logger := telemetry.NewLogger(stderr, cfg.LogLevel.Slog())
 	metrics := telemetry.NewWorkerMetrics()

@@ -120,6 +120,9 @@ func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
 // CheckURL returns why a database's URL cannot be read, without repeating it;
 // nil: it can. It connects to nothing.
 func CheckURL(databaseURL string) error {
+	if isCutShort(databaseURL) {
+		return errors.New(cutShort)
+	}
 	if _, err := pgxpool.ParseConfig(databaseURL); err != nil {
 		return errors.New(parseFault(err))
 	}
@@ -129,6 +132,9 @@ func CheckURL(databaseURL string) error {
 func parse(cfg Config) (*pgxpool.Config, error) {
 	if strings.TrimSpace(cfg.URL) == "" {
 		return nil, errors.New("no database URL is given: set ONCEWARD_DATABASE_URL, for example to postgres://user@host:5432/onceward")
+	}
+	if isCutShort(cfg.URL) {
+		return nil, errors.New("the database URL cannot be read: " + cutShort)
 	}
 	poolConfig, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
@@ -210,6 +216,33 @@ func hostPort(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
+const (
+	escapes  = "in a password write %2F for /, %3F for ?, %23 for # and %25 for %"
+	cutShort = "its address ends before an @, or it has a #: " + escapes
+)
+
+// isCutShort finds a URL in which a / or ? of the password ended the address.
+// The driver may take such a one, with the rest of the password as the name of
+// the database or of a setting, and names are shown. A # it forgets, with all
+// that comes after.
+func isCutShort(databaseURL string) bool {
+	scheme, rest, found := strings.Cut(databaseURL, "://")
+	if !found || scheme != "postgres" && scheme != "postgresql" {
+		return false
+	}
+	address, query, _ := strings.Cut(rest, "?")
+	_, database, _ := strings.Cut(address, "/")
+	if strings.Contains(rest, "#") || strings.Contains(database, "@") {
+		return true
+	}
+	for pair := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(pair, "="); strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return false
+}
+
 // parseFault is the reason in a driver's parse error without the text around it
 // that repeats the connection string.
 func parseFault(err error) string {
@@ -224,6 +257,9 @@ func parseFault(err error) string {
 		return "it is neither a postgres:// URL nor a key=value string"
 	}
 	reason, _, _ = strings.Cut(reason, " (")
+	if strings.Contains(reason, "URL") {
+		return reason + ": " + escapes
+	}
 	if cause := parseErr.Unwrap(); cause != nil && strings.Contains(reason, "TLS") {
 		// By then the string has been taken apart: this is about sslmode or a
 		// certificate's file.

@@ -167,10 +167,19 @@ func TestOpenFailsInOneSentenceWithoutThePassword(t *testing.T) {
 			"postgres://ann:" + secret + "@db:54x32/shop", []string{"the database URL cannot be read"},
 		},
 		"a password with a bad escape": {
-			"postgres://ann:" + secret + "%zz@db/shop", []string{"the database URL cannot be read"},
+			"postgres://ann:" + secret + "%zz@db/shop", []string{"the database URL cannot be read", "%25"},
 		},
 		"a password with a slash": {
-			"postgres://ann:pre/" + secret + "@db/shop", []string{"the database URL cannot be read"},
+			"postgres://ann:pre/" + secret + "@db/shop", []string{"the database URL cannot be read", "%2F"},
+		},
+		"a password with a slash after digits": {
+			"postgres://localhost:12/" + secret + "@db/shop", []string{"the database URL cannot be read", "%2F"},
+		},
+		"a password with a question mark": {
+			"postgres://localhost:?" + secret + "@db/shop", []string{"the database URL cannot be read", "%3F"},
+		},
+		"a password with a hash": {
+			"postgres://localhost:12#" + secret + "@db/shop", []string{"the database URL cannot be read", "%23"},
 		},
 		"a space in the host": {
 			"postgres://ann:" + secret + "@d b/shop", []string{"the database URL cannot be read"},
@@ -212,6 +221,19 @@ func TestOpenFailsInOneSentenceWithoutThePassword(t *testing.T) {
 				t.Errorf("err = %q: more than one line", got)
 			}
 		})
+	}
+}
+
+// What is not secret may have an @.
+func TestAnAtSignWhereItBelongsIsTaken(t *testing.T) {
+	t.Parallel()
+	for _, databaseURL := range []string{
+		"postgres://ann%40shop:a%2Fb%3F@db/shop?application_name=a@b", "postgres:///shop?host=db&user=ann&password=a@b",
+		"postgresql://ann:a@b@db-1:5432,db-2:5432/shop", "host=db user=ann password=a/b@c#d",
+	} {
+		if err := postgres.CheckURL(databaseURL); err != nil {
+			t.Errorf("%s: %v", databaseURL, err)
+		}
 	}
 }
 

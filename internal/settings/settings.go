@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"reflect"
 	"strings"
 	"text/tabwriter"
@@ -65,11 +66,20 @@ func sentences(err error, fields []field) []error {
 				}
 			}
 		} else if file, ok := errors.AsType[env.LoadFileContentError](e); ok {
-			e = fmt.Errorf("%s names a file that cannot be read: %w", file.Key, file.Err)
+			e = fmt.Errorf("%s names a file that cannot be read: %w", file.Key, WithoutPath(file.Err))
 		}
 		list = append(list, e)
 	}
 	return list
+}
+
+// WithoutPath is why a file cannot be read without the name that was given for
+// it: where somebody gave the secret in place of its file, that is the secret.
+func WithoutPath(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
 }
 
 // Help lists the variables of the struct that cfg is or points to, one a line:

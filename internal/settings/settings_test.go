@@ -79,6 +79,7 @@ func TestThereIsOneSentenceForEachFault(t *testing.T) {
 		{[]string{"T_NUMBER=1e3", "T_ON=1"}, []string{`T_NUMBER is "1e3": `, `T_ON is "1": give true or false`}},
 		{[]string{"T_ADDR=x"}, []string{`T_ADDR is "x": give host:port`}},
 		{[]string{"T_SECRET=" + missing}, []string{"T_SECRET names a file that cannot be read: "}},
+		{[]string{"T_SECRET=a s3cret"}, []string{"T_SECRET names a file that cannot be read: no such file"}},
 		{[]string{"T_SECRET=" + empty}, []string{"T_SECRET names a file with nothing in it"}},
 	} {
 		_, got := read(tt.environ...)

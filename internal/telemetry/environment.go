@@ -271,7 +271,7 @@ func (f *pemFile) UnmarshalText(text []byte) error {
 	*f = pemFile(strings.TrimSpace(string(text)))
 	content, err := os.ReadFile(string(*f))
 	if err != nil {
-		return fmt.Errorf("names a file that cannot be read: %w", err)
+		return fmt.Errorf("names a file that cannot be read: %w", settings.WithoutPath(err))
 	}
 	if block, _ := pem.Decode(content); block == nil {
 		return errors.New("names a file that holds no PEM block")
