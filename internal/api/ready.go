@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -84,6 +85,9 @@ func runChecks(ctx context.Context, checks []Check) []checkResult {
 		results[i] = checkResult{Name: check.Name, OK: true, advisory: check.Advisory}
 		if err := check.Run(ctx); err != nil {
 			results[i].OK, results[i].Reason = false, err.Error()
+			if ctx.Err() != nil {
+				results[i].Reason = fmt.Sprintf("no answer within %s: %s", checkTimeout, err)
+			}
 		}
 	}
 	return results
