@@ -311,19 +311,24 @@ func (q *queue[E, R]) wait() bool {
 }
 
 // take returns up to most tasks that wait, fewer where they carry more than
-// bodySliceBytes together: a message to PostgreSQL has at most 1 GiB.
+// bodySliceBytes together: a message to PostgreSQL has at most 1 GiB. A tenant
+// whose next one does not fit comes first in the next batch; others go on.
 func (q *queue[E, R]) take(most int) []*task[E, R] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	taken := make([]*task[E, R], 0, min(most, q.size))
 	weight := 0
-	for len(taken) < most && q.size > 0 {
+	var first []auth.TenantID // in the next batch: what they have is too large for this one
+	for len(taken) < most && len(q.turns) > 0 {
 		tenant := q.turns[0]
-		mine := q.waiting[tenant]
-		if weight += mine[0].entry.weight(); weight > bodySliceBytes && len(taken) > 0 {
-			break
-		}
 		q.turns = q.turns[1:]
+		mine := q.waiting[tenant]
+		carried := mine[0].entry.weight()
+		if weight+carried > bodySliceBytes && len(taken) > 0 {
+			first = append(first, tenant)
+			continue
+		}
+		weight += carried
 		taken = append(taken, mine[0])
 		q.size--
 		if len(mine) == 1 {
@@ -334,6 +339,7 @@ func (q *queue[E, R]) take(most int) []*task[E, R] {
 		q.waiting[tenant] = mine[1:]
 		q.turns = append(q.turns, tenant)
 	}
+	q.turns = append(first, q.turns...)
 	return taken
 }
 

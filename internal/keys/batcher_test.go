@@ -89,6 +89,48 @@ func TestABatchTakesSoManyBodies(t *testing.T) {
 	}
 }
 
+// A tenant with large bodies fills its own part of a batch: what others have
+// does not wait behind one that does not fit, and that one comes first next.
+func TestLargeBodiesOfOneTenantEndNoBatchOfAnother(t *testing.T) {
+	t.Parallel()
+	q := newQueue[*completion, int]()
+	push := func(tenant byte, number, size int) {
+		c := &completion{stored: storedResponse{body: make([]byte, size)}}
+		c.tenant, c.id = auth.TenantID{tenant}, ID{byte(number)}
+		if err := q.push(tasksOf[*completion, int](t.Context(), c)[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const large, small = 5, 100
+	for i := range large {
+		push(1, i, bodySliceBytes/2)
+	}
+	for i := range small {
+		push(2, i, 0)
+	}
+	type counts struct{ large, small, first int }
+	var got []counts
+	for batch := q.take(maxBatch); len(batch) > 0; batch = q.take(maxBatch) {
+		c := counts{first: int(batch[0].entry.tenant[0])}
+		for _, task := range batch {
+			if task.entry.weight() > 0 {
+				c.large++
+			} else {
+				c.small++
+			}
+		}
+		got = append(got, c)
+		push(2, small+len(got), 0) // there is always more
+		if len(got) == 3 {
+			break
+		}
+	}
+	want := []counts{{2, small, 1}, {2, 1, 1}, {1, 1, 1}}
+	if diff := cmp.Diff(got, want, cmp.AllowUnexported(counts{})); diff != "" {
+		t.Errorf("(-got +want):\n%s", diff)
+	}
+}
+
 func TestATenantFillsItsShareOfTheQueueAndNoMore(t *testing.T) {
 	t.Parallel()
 	q := newQueue[ref, int]()
