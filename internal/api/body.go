@@ -48,15 +48,15 @@ func (x *exchange) readBody() error {
 	if x.request.ContentLength > limit {
 		return requestTooLarge(limit)
 	}
-	if err := x.takeBodyRoom(limit); err != nil {
-		return err
-	}
 	// The server's own writer, not the exchange: MaxBytesReader tells it to
 	// close a connection that still has the rest of the body on it.
 	body := http.MaxBytesReader(x.ResponseWriter, x.request.Body, limit)
-	x.body, err = readAll(body, x.request.ContentLength)
+	x.body, err = x.readWithRoom(body, limit)
+	var refused *problem.Error
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &tooLarge):
 		return requestTooLarge(limit)
 	case err != nil:
@@ -70,18 +70,36 @@ func (x *exchange) readBody() error {
 	return nil
 }
 
-// takeBodyRoom waits for room for a large body. What is not announced may come
-// to the limit. Over HTTP/2 it does not wait: what nobody reads takes up the
+// readWithRoom reads a body that is small at once, and takes room for one that
+// is large. What is not announced is large when it turns out to be: it may then
+// come to the limit.
+func (x *exchange) readWithRoom(body io.Reader, limit int64) ([]byte, error) {
+	announced := x.request.ContentLength
+	if announced >= 0 {
+		if announced > firstReadBytes {
+			if err := x.takeBodyRoom(announced); err != nil {
+				return nil, err
+			}
+		}
+		return readAll(body, announced)
+	}
+	first, err := readAll(io.LimitReader(body, firstReadBytes+1), announced)
+	if err != nil || len(first) <= firstReadBytes {
+		return first, err
+	}
+	if err := x.takeBodyRoom(limit); err != nil {
+		return nil, err
+	}
+	whole := bytes.NewBuffer(first)
+	_, err = whole.ReadFrom(body)
+	return whole.Bytes(), err
+}
+
+// takeBodyRoom waits for room for a large body. Over HTTP/2 it does not wait: what nobody reads takes up the
 // window of its connection, and others, of other tenants too behind a proxy,
 // would wait with it.
-func (x *exchange) takeBodyRoom(limit int64) (err error) {
-	size := x.request.ContentLength
-	if size < 0 {
-		size = limit
-	}
-	if size > firstReadBytes {
-		x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size, x.request.ProtoMajor < 2)
-	}
+func (x *exchange) takeBodyRoom(size int64) (err error) {
+	x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size, x.request.ProtoMajor < 2)
 	return err
 }
 

@@ -95,6 +95,26 @@ func TestLargeBodiesOfOneTenantFillNoMemory(t *testing.T) {
 			_ = conn.Close()
 		}
 
+		// One that is not announced is small until it has shown itself large.
+		chunked, theirs := net.Pipe()
+		listener.conns <- theirs
+		send(t, chunked, fmt.Sprintf("POST /v1/keys/batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(small), small))
+		synctest.Wait()
+		began = time.Now()
+		send(t, chunked, "0\r\n\r\n")
+		if status, _ := answer(chunked); status == http.StatusServiceUnavailable || time.Since(began) != 0 {
+			t.Errorf("a small one in chunks is answered %d after %s", status, time.Since(began))
+		}
+		_ = chunked.Close()
+		large, theirs := net.Pipe()
+		listener.conns <- theirs
+		send(t, large, "POST /v1/keys/batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+		send(t, large, fmt.Sprintf("%x\r\n%s\r\n1", firstReadBytes+1, blanks(firstReadBytes+1)))
+		if status, _ := answer(large); status != http.StatusServiceUnavailable {
+			t.Errorf("a large one in chunks is answered %d", status)
+		}
+		_ = large.Close()
+
 		began = time.Now()
 		next := begin("a", firstReadBytes+1)
 		_ = stalled[0].Close() // and the room is there
