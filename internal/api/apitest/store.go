@@ -36,10 +36,19 @@ func (w *World) Advance(tb testing.TB, id string, d time.Duration) {
 		 set record_created_at = record_created_at - $2::interval,
 		     at = at - $2::interval
 		 where id = $1`,
+		`update key_search
+		 set created_at = created_at - $2::interval,
+		     lease_expires_at = lease_expires_at - $2::interval
+		 where id = $1`,
 	}
 	// Without the tenant, unlike every statement of the service: an id is made
 	// under the tenant's secret and names one record of the test's database.
 	err := pgx.BeginFunc(tb.Context(), w.Pool, func(tx pgx.Tx) error {
+		// A process that carries the record over to search does so before all of
+		// this or after it, and never with the times of before afterwards.
+		if _, err := tx.Exec(tb.Context(), "lock table key_search in share row exclusive mode"); err != nil {
+			return err
+		}
 		return execAll(tb.Context(), tx, statements, raw[:], d)
 	})
 	if err != nil {
