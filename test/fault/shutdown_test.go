@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,17 +32,18 @@ func TestSIGTERMDuringCompletesAndWaitsCutsNothingOff(t *testing.T) {
 	setUp.Begin(t, apitest.Charge(waitedFor)).Acquired(t)
 
 	var calls sync.WaitGroup
+	var waiting, completing atomic.Int64 // that have come to the process
 	waited, completed := make([]string, waits), make([]string, completions)
 	for i := range waits {
 		c := process.Client(w.Tenant.Service)
 		calls.Go(func() {
-			a, err := processtest.Begin(t.Context(), c, apitest.Charge(waitedFor), "Prefer: wait=30")
+			a, err := processtest.Begin(processtest.Arriving(t.Context(), &waiting), c, apitest.Charge(waitedFor), "Prefer: wait=30", processtest.Expecting)
 			if err != nil || a.Status != http.StatusConflict || a.Header.Get("Retry-After") == "" {
 				waited[i] = processtest.Say(a, err)
 			}
 		})
 	}
-	processtest.Eventually(t, "the begins wait", func() bool { return process.Metric(t, "go_goroutines") > waits && looksForWaiters(t, w) })
+	processtest.Eventually(t, "the begins wait", func() bool { return waiting.Load() == waits && looksForWaiters(t, w) })
 
 	// The test holds the rows, so that every completion is on its way and none
 	// can be done.
@@ -56,15 +58,13 @@ func TestSIGTERMDuringCompletesAndWaitsCutsNothingOff(t *testing.T) {
 	for i := range completions {
 		c := process.Client(w.Tenant.Service)
 		calls.Go(func() {
-			a, err := processtest.Complete(t.Context(), c, held[i], processtest.Done("the response of "+keys[i]))
+			a, err := processtest.Complete(processtest.Arriving(t.Context(), &completing), c, held[i], processtest.Done("the response of "+keys[i]), processtest.Expecting)
 			if err != nil || a.Status != http.StatusOK {
 				completed[i] = processtest.Say(a, err)
 			}
 		})
 	}
-	processtest.Eventually(t, "all completions are under way", func() bool {
-		return process.Metric(t, "go_goroutines") > completions+waits && isHeldUp(t, w, tx)
-	})
+	processtest.Eventually(t, "all completions are under way", func() bool { return completing.Load() == completions && isHeldUp(t, w, tx) })
 
 	process.Terminate(t)
 	processtest.Eventually(t, "nobody new is let in", func() bool {

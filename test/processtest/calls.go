@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 
@@ -50,8 +52,17 @@ func Acquire(ctx context.Context, c *apitest.Client, body any) (apitest.Acquired
 }
 
 // Complete sends a completion.
-func Complete(ctx context.Context, c *apitest.Client, held apitest.Acquired, body any) (*apitest.Answer, error) {
-	return c.Try(ctx, http.MethodPut, "/v1/keys/"+held.ID+"/response", body, Lease(held))
+func Complete(ctx context.Context, c *apitest.Client, held apitest.Acquired, body any, headers ...string) (*apitest.Answer, error) {
+	return c.Try(ctx, http.MethodPut, "/v1/keys/"+held.ID+"/response", body, append(headers, Lease(held))...)
+}
+
+// Expecting is a header with which a process says that it reads the body, which
+// Arriving counts: the call is then under way there.
+const Expecting = "Expect: 100-continue"
+
+// Arriving is a context for calls with the header Expecting.
+func Arriving(ctx context.Context, arrived *atomic.Int64) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { arrived.Add(1) }})
 }
 
 // Release sends a release.
