@@ -10,7 +10,10 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -237,11 +240,14 @@ func TestTheCodeOfThePages(t *testing.T) {
 	t.Setenv("ONCEWARD_URL", w.URL)
 	t.Setenv("ONCEWARD_KEY", w.Tenant.Service)
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	var mu sync.Mutex // guards keysAtTheBank
 	var keysAtTheBank []string
-	broken := false
+	var broken atomic.Bool
 	server := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		keysAtTheBank = append(keysAtTheBank, r.Header.Get("Idempotency-Key"))
-		if broken {
+		mu.Unlock()
+		if broken.Load() {
 			panic(http.ErrAbortHandler)
 		}
 	}))
@@ -273,16 +279,19 @@ func TestTheCodeOfThePages(t *testing.T) {
 		if first, again := send(good, key), send(good, key); first.Code != 201 || again.Header().Get("Idempotent-Replay") != "true" {
 			t.Errorf("%s: %d, then %v", name, first.Code, again.Header())
 		}
-		key, broken = newKey(), true
+		key = newKey()
+		broken.Store(true)
 		if first, again := send(good, key), send(good, key); first.Code != 504 || again.Code != 409 {
 			t.Errorf("%s: a bank that does not answer: %d, then %d", name, first.Code, again.Code)
 		}
-		broken = false
+		broken.Store(false)
 	}
 
 	// A function, a proxy, a queue and a call to a provider.
 	c := newClient(t, w)
+	mu.Lock()
 	keysAtTheBank = nil
+	mu.Unlock()
 	for _, do := range []func(key string) (client.Result, error){
 		func(key string) (client.Result, error) {
 			return doAsThePackageSays(t.Context(), c, key, []byte("42"), bank)
@@ -305,8 +314,11 @@ func TestTheCodeOfThePages(t *testing.T) {
 			t.Errorf("%+v, %v; then %+v, %v", first, err, again, againErr)
 		}
 	}
-	if len(keysAtTheBank) != 3 || keysAtTheBank[0] == "" || keysAtTheBank[2] == "" {
-		t.Errorf("the bank was asked under the keys %q, want three", keysAtTheBank)
+	mu.Lock()
+	asked := slices.Clone(keysAtTheBank)
+	mu.Unlock()
+	if len(asked) != 3 || asked[0] == "" || asked[2] == "" {
+		t.Errorf("the bank was asked under the keys %q, want three", asked)
 	}
 	booked := 0
 	ops, messages := messages(3), []string{"a", "b", "c"}
