@@ -95,9 +95,9 @@ func (x *exchange) readWithRoom(body io.Reader, limit int64) ([]byte, error) {
 	return whole.Bytes(), err
 }
 
-// takeBodyRoom waits for room for a large body. Over HTTP/2 it does not wait: what nobody reads takes up the
-// window of its connection, and others, of other tenants too behind a proxy,
-// would wait with it.
+// takeBodyRoom waits for room for a large body. Over HTTP/2 it does not wait:
+// what nobody reads takes up the window of its connection, and others, of other
+// tenants too behind a proxy, would wait with it.
 func (x *exchange) takeBodyRoom(size int64) (err error) {
 	x.bodyRoom, err = x.api.bodies.take(x.request.Context(), x.caller.Tenant, size, x.request.ProtoMajor < 2)
 	return err

@@ -122,11 +122,28 @@ func (s *ownServer) keepLog(t *testing.T) {
 type load struct {
 	w     *processtest.World
 	stop  chan struct{}
+	end   func()       // ends the workers; may be called more than once
 	pairs atomic.Int64 // that were acknowledged
 
 	mu        sync.Mutex // guards all below
 	completed map[string]bool
 	begun     map[string]apitest.Acquired // and never completed
+}
+
+// startLoad begins with so many workers, in turn at each process, and returns
+// when they have been answered.
+func startLoad(t *testing.T, w *processtest.World, workers int, processes ...*processtest.API) *load {
+	t.Helper()
+	l := &load{w: w, stop: make(chan struct{}), completed: map[string]bool{}, begun: map[string]apitest.Acquired{}}
+	var working sync.WaitGroup
+	l.end = sync.OnceFunc(func() { close(l.stop); working.Wait() })
+	t.Cleanup(l.end)
+	for n := range workers {
+		c := processes[n%len(processes)].Client(w.Tenant.Service)
+		working.Go(func() { l.run(t, c) })
+	}
+	l.goesOn(t, "the start")
+	return l
 }
 
 // run is one worker.
@@ -223,15 +240,7 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAcknowledged(t *testing.T) {
 	w.Expect(refused)
 	processes := w.APIs(t, 2)
 
-	l := &load{w: w, stop: make(chan struct{}), completed: map[string]bool{}, begun: map[string]apitest.Acquired{}}
-	var workers sync.WaitGroup
-	stop := sync.OnceFunc(func() { close(l.stop); workers.Wait() })
-	defer stop()
-	for n := range 8 {
-		c := processes[n%2].Client(w.Tenant.Service)
-		workers.Go(func() { l.run(t, c) })
-	}
-	l.goesOn(t, "the start")
+	l := startLoad(t, w, 8, processes...)
 	killBackend(t, server)
 	l.goesOn(t, "the crash of a backend")
 	for what, signal := range map[string]syscall.Signal{"an immediate shutdown": syscall.SIGQUIT, "a kill": syscall.SIGKILL} {
@@ -239,7 +248,7 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAcknowledged(t *testing.T) {
 		p.mend(t, server.URL("onceward"))
 		l.goesOn(t, what)
 	}
-	stop()
+	l.end()
 
 	c := processes[0].Client(w.Tenant.Service)
 	for key := range l.completed {

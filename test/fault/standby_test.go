@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -47,19 +46,11 @@ func TestAPromotedStandbyHasAllThatWasAcknowledged(t *testing.T) {
 	w.Expect(refused)
 	processes := w.APIs(t, 2)
 
-	l := &load{w: w, stop: make(chan struct{}), completed: map[string]bool{}, begun: map[string]apitest.Acquired{}}
-	var workers sync.WaitGroup
-	stop := sync.OnceFunc(func() { close(l.stop); workers.Wait() })
-	defer stop()
-	for n := range 8 {
-		c := processes[n%2].Client(w.Tenant.Service)
-		workers.Go(func() { l.run(t, c) })
-	}
-	l.goesOn(t, "the start")
+	l := startLoad(t, w, 8, processes...)
 	primary.end(t, syscall.SIGKILL)
 	promote(t, standby)
 	l.goesOn(t, "the standby's promotion")
-	stop()
+	l.end()
 
 	w.Pool.Reset()
 	c := processes[1].Client(w.Tenant.Service)

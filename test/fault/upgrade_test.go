@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -39,13 +38,7 @@ func TestANewServerTakesOverByLogicalReplication(t *testing.T) {
 	}
 	w := processtest.On(t, apitest.On(t, pool), before.URL("onceward"))
 	process := w.API(t)
-	l := &load{w: w, stop: make(chan struct{}), completed: map[string]bool{}, begun: map[string]apitest.Acquired{}}
-	var workers sync.WaitGroup
-	for range 2 {
-		c := process.Client(w.Tenant.Service)
-		workers.Go(func() { l.run(t, c) })
-	}
-	l.goesOn(t, "the start")
+	l := startLoad(t, w, 2, process)
 
 	onThePage(t, "--no-toast-compression", "--schema-only", "create publication onceward for all tables", "create subscription onceward connection", "publication onceward",
 		"srsubstate <> 'r'", "confirmed_flush_lsn", sequences, "drop subscription onceward")
@@ -64,8 +57,7 @@ func TestANewServerTakesOverByLogicalReplication(t *testing.T) {
 	})
 	l.goesOn(t, "the copy")
 
-	close(l.stop)
-	workers.Wait()
+	l.end()
 	process.Terminate(t)
 	process.Wait(t)
 	processtest.Eventually(t, "the new server has everything", func() bool {

@@ -38,14 +38,8 @@ func TestTheREADMEPrintsWhatItSays(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash", "curl", "make")
 	checkout := run(t)
-	commands := read(t, "../../README.md")
-	if len(commands) < 10 {
-		t.Errorf("README.md has %d commands: they have gone where this test does not look", len(commands))
-	}
 	for range 2 { // a second time it prints the same: its keys are fresh
-		for _, fault := range try(t, checkout, commands) {
-			t.Errorf("README.md, %s", fault)
-		}
+		typed(t, checkout, "README.md", 10)
 	}
 }
 
@@ -55,13 +49,7 @@ func TestTheAdministrationPagePrintsWhatItSays(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash", "curl", "jq")
 	checkout := run(t)
-	commands := read(t, "../../docs/administration.md")
-	if len(commands) < 20 {
-		t.Errorf("docs/administration.md has %d commands: they have gone where this test does not look", len(commands))
-	}
-	for _, fault := range try(t, checkout, commands) {
-		t.Errorf("docs/administration.md, %s", fault)
-	}
+	typed(t, checkout, "docs/administration.md", 20)
 }
 
 // The session of docs/operations.md looks, and does nothing that others would
@@ -70,24 +58,25 @@ func TestTheOperationsPagePrintsWhatItSays(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash", "curl", "jq", "psql")
 	checkout := run(t)
-	commands := read(t, "../../docs/operations.md")
-	if len(commands) < 25 {
-		t.Errorf("docs/operations.md has %d commands: they have gone where this test does not look", len(commands))
-	}
-	for _, fault := range try(t, checkout, commands) {
-		t.Errorf("docs/operations.md, %s", fault)
-	}
+	typed(t, checkout, "docs/operations.md", 25)
 }
 
 func TestTheConfigurationPagePrintsWhatItSays(t *testing.T) {
 	t.Parallel()
 	needs(t, "bash")
-	commands := read(t, "../../docs/configuration.md")
-	if len(commands) < 2 {
-		t.Errorf("docs/configuration.md has %d commands: they have gone where this test does not look", len(commands))
+	typed(t, newCheckout(t), "docs/configuration.md", 2)
+}
+
+// typed types the commands of a page, of which there are at least so many, and
+// fails the test where one does not print what the page says.
+func typed(t *testing.T, checkout, page string, least int) {
+	t.Helper()
+	commands := read(t, "../../"+page)
+	if len(commands) < least {
+		t.Errorf("%s has %d commands: they have gone where this test does not look", page, len(commands))
 	}
-	for _, fault := range try(t, newCheckout(t), commands) {
-		t.Errorf("docs/configuration.md, %s", fault)
+	for _, fault := range try(t, checkout, commands) {
+		t.Errorf("%s, %s", page, fault)
 	}
 }
 

@@ -56,6 +56,23 @@ func AssertSaid(t *testing.T, process string, cfg any, help string) {
 	}
 }
 
+// Secret stands for one in environments that are wrong.
+const Secret = "hunter2"
+
+// AssertSentence fails unless an environment was refused in one sentence that
+// begins so and does not have Secret.
+func AssertSentence(t *testing.T, environ []string, err error, beginning string) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Errorf("%v: no error", environ)
+	case !strings.HasPrefix(err.Error(), beginning) || strings.Contains(err.Error(), "\n"):
+		t.Errorf("%v: got %q, want one sentence that begins %q", environ, err, beginning)
+	case strings.Contains(err.Error(), Secret):
+		t.Errorf("%v: %q shows a secret", environ, err)
+	}
+}
+
 type row struct{ process, text string }
 
 func rowOf(v settings.Variable, process string) row {
